@@ -1,0 +1,3 @@
+package kern
+
+const haveAsm = false
