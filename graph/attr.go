@@ -71,6 +71,6 @@ func (a Attrs) Ints(key string) []int { v, _ := a.Get(key).([]int); return v }
 // Equal reports whether both lists hold the same keys and values.
 func (a Attrs) Equal(b Attrs) bool {
 	return slices.EqualFunc(a, b, func(x, y Attr) bool {
-		return x.Key == y.Key && attrText(x.Val) == attrText(y.Val)
+		return x.Key == y.Key && equalVal(x.Val, y.Val)
 	})
 }

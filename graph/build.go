@@ -92,8 +92,8 @@ func (b *Builder) Op(op *Op, a Attrs, args ...*Value) *Value {
 
 // infer checks arity and attributes and returns them completed, with the type.
 func infer(op *Op, types []Type, a Attrs) (Attrs, Type, error) {
-	if n := len(types); n < op.MinArgs || op.MaxArgs >= 0 && n > op.MaxArgs {
-		return nil, Type{}, fmt.Errorf("%d arguments, want %d to %d", n, op.MinArgs, op.MaxArgs)
+	if err := op.checkArity(len(types)); err != nil {
+		return nil, Type{}, err
 	}
 	attrs, err := op.checkAttrs(a)
 	if err != nil {

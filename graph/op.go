@@ -63,6 +63,16 @@ type AttrSpec struct {
 	Required bool
 }
 
+// attr returns the attribute of that name, nil when the operation has none.
+func (op *Op) attr(name string) *AttrSpec {
+	for i := range op.Attrs {
+		if op.Attrs[i].Name == name {
+			return &op.Attrs[i]
+		}
+	}
+	return nil
+}
+
 // Is reports whether all given flags are set.
 func (op *Op) Is(f Flag) bool { return op.Flags&f == f }
 
@@ -123,14 +133,32 @@ func Ops() []*Op {
 	return slices.SortedFunc(maps.Values(registry.ops), func(a, b *Op) int { return cmp.Compare(a.Name, b.Name) })
 }
 
+// checkArity says what is wrong with n arguments, nil when they fit.
+func (op *Op) checkArity(n int) error {
+	if n >= op.MinArgs && (n <= op.MaxArgs || op.MaxArgs < 0) {
+		return nil
+	}
+	return fmt.Errorf("%d arguments, want %s", n, op.arityText())
+}
+
+func (op *Op) arityText() string {
+	switch {
+	case op.MaxArgs < 0:
+		return fmt.Sprintf("%d or more", op.MinArgs)
+	case op.MaxArgs == op.MinArgs:
+		return fmt.Sprint(op.MinArgs)
+	}
+	return fmt.Sprintf("%d to %d", op.MinArgs, op.MaxArgs)
+}
+
 // checkAttrs returns a with defaults filled in, or what is wrong with it.
 func (op *Op) checkAttrs(a Attrs) (Attrs, error) {
 	for _, x := range a {
-		i := slices.IndexFunc(op.Attrs, func(s AttrSpec) bool { return s.Name == x.Key })
-		if i < 0 {
+		s := op.attr(x.Key)
+		if s == nil {
 			return nil, fmt.Errorf("%s has no attribute %q", op.Name, x.Key)
 		}
-		if got, want := fmt.Sprintf("%T", x.Val), fmt.Sprintf("%T", op.Attrs[i].Default); got != want {
+		if got, want := attrType(x.Val), attrType(s.Default); got != want {
 			return nil, fmt.Errorf("%s: attribute %s is a %s, want %s", op.Name, x.Key, got, want)
 		}
 	}

@@ -14,6 +14,29 @@ type Tensor struct {
 	Raw    []byte
 }
 
+// NewTensor returns zeroed storage for a value of type t under the binding,
+// rows packed one after the other.
+func NewTensor(t Type, b Dims) *Tensor {
+	x := &Tensor{DType: t.DType, Dims: make([]int, len(t.Shape))}
+	for i, d := range t.Shape {
+		x.Dims[i] = b.Of(d)
+	}
+	n := x.Rows() * x.RowElems()
+	x.Stride = x.RowElems()
+	switch t.DType {
+	case F32:
+		x.F32 = make([]float32, n)
+	case I32:
+		x.I32 = make([]int32, n)
+	default:
+		x.Raw = make([]byte, t.Bytes(b))
+		// The rows of a tensor of three and more dimensions lie in blocks along
+		// the last one, so the stride is the share of one leading index.
+		x.Stride = len(x.Raw) / max(1, x.Rows())
+	}
+	return x
+}
+
 // Rows returns the size of the leading dimension.
 func (t *Tensor) Rows() int {
 	if len(t.Dims) == 0 {
@@ -51,4 +74,12 @@ type Call struct {
 	Out   *Tensor
 	// Param is what Op.Prepare made of the value's attributes.
 	Param any
+}
+
+// Units returns the number of independent pieces of work of the call.
+func (c *Call) Units() int {
+	if c.Value.Op.Units != nil {
+		return c.Value.Op.Units(c)
+	}
+	return c.Out.Rows()
 }

@@ -34,6 +34,18 @@ type Mem struct {
 // String returns "v" and the ID, as the text form names values.
 func (v *Value) String() string { return "v" + strconv.Itoa(v.ID) }
 
+// Storage returns the value whose memory v lives in: v itself, or for a view or
+// a state the value at the end of the chain of first arguments.
+func (v *Value) Storage() *Value {
+	for (v.Op.Is(View) || v.Op.Is(State)) && len(v.Args) > 0 {
+		v = v.Args[0]
+	}
+	return v
+}
+
+// owns reports whether v needs a place of its own in the arena.
+func (v *Value) owns() bool { return v.Op.Flags&(Leaf|View|State) == 0 }
+
 // Label returns the name a person would look for: role and layer.
 func (v *Value) Label() string {
 	name := v.Name
