@@ -1,3 +1,19 @@
+//go:build !(amd64 && gc && !noasm)
+
 package kern
 
+import "graphrun/graph"
+
 const haveAsm = false
+
+func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
+	mulGeneric(y, ldy, w, x, ldx, T, lo, hi)
+}
+
+func scratchBytes(w *Mat, T int) int { return 0 }
+
+func grain(w *Mat, T int) int { return 1 }
+
+func quantizeRow(t graph.DType, dst []byte, x []float32) { quantizeRowGeneric(t, dst, x) }
+
+func dequantRow(t graph.DType, dst []float32, src []byte) { dequantRowGeneric(t, dst, src) }

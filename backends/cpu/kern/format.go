@@ -9,14 +9,10 @@ import (
 	"graphrun/graph"
 )
 
-// A format says how a weight type is decoded. One of b32, b256, f is set.
+// A format says how a weight type is used. Functions that decode it are
+// reached through switches, not pointers, so that blocks stay on the stack.
 type format struct {
 	act graph.DType
-	// b32 and b256 decode one block.
-	b32  func(dst *block32, src []byte)
-	b256 func(dst *block256, src []byte)
-	// elem decodes plain element i.
-	elem func(src []byte, i int) float32
 	// off makes every q of the format non-negative: 0 ≤ q+off ≤ 255.
 	off int
 	// min tells that blocks carry a minimum (m, mn).
@@ -41,30 +37,80 @@ type block256 struct {
 }
 
 var formats = [graph.Q8]format{
-	graph.F32:    {act: graph.F32, elem: elemF32},
-	graph.F16:    {act: graph.F32, elem: elemF16},
-	graph.BF16:   {act: graph.F32, elem: elemBF16},
-	graph.Q8_0:   {act: graph.Q8, b32: decodeQ8_0, off: 128},
-	graph.Q4_0:   {act: graph.Q8, b32: decodeQ4_0, off: 8},
-	graph.Q4_1:   {act: graph.Q8, b32: decodeQ4_1, min: true},
-	graph.Q5_0:   {act: graph.Q8, b32: decodeQ5_0, off: 16},
-	graph.Q5_1:   {act: graph.Q8, b32: decodeQ5_1, min: true},
-	graph.IQ4_NL: {act: graph.Q8, b32: decodeIQ4_NL, off: 128},
-	graph.MXFP4:  {act: graph.Q8, b32: decodeMXFP4, off: 12},
-	graph.Q2_K:   {act: graph.Q8K, b256: decodeQ2_K, min: true},
-	graph.Q3_K:   {act: graph.Q8K, b256: decodeQ3_K, off: 4},
-	graph.Q4_K:   {act: graph.Q8K, b256: decodeQ4_K, min: true},
-	graph.Q5_K:   {act: graph.Q8K, b256: decodeQ5_K, min: true},
-	graph.Q6_K:   {act: graph.Q8K, b256: decodeQ6_K, off: 32},
-	graph.IQ4_XS: {act: graph.Q8K, b256: decodeIQ4_XS, off: 128},
-	graph.TQ1_0:  {act: graph.Q8K, b256: decodeTQ1_0, off: 1},
-	graph.TQ2_0:  {act: graph.Q8K, b256: decodeTQ2_0, off: 1},
+	graph.F32:    {act: graph.F32},
+	graph.F16:    {act: graph.F32},
+	graph.BF16:   {act: graph.F32},
+	graph.Q8_0:   {act: graph.Q8, off: 128},
+	graph.Q4_0:   {act: graph.Q8, off: 8},
+	graph.Q4_1:   {act: graph.Q8, min: true},
+	graph.Q5_0:   {act: graph.Q8, off: 16},
+	graph.Q5_1:   {act: graph.Q8, min: true},
+	graph.IQ4_NL: {act: graph.Q8, off: 128},
+	graph.MXFP4:  {act: graph.Q8, off: 12},
+	graph.Q2_K:   {act: graph.Q8K, min: true},
+	graph.Q3_K:   {act: graph.Q8K, off: 4},
+	graph.Q4_K:   {act: graph.Q8K, min: true},
+	graph.Q5_K:   {act: graph.Q8K, min: true},
+	graph.Q6_K:   {act: graph.Q8K, off: 32},
+	graph.IQ4_XS: {act: graph.Q8K, off: 128},
+	graph.IQ3_S:  {act: graph.Q8K, off: 16},
+	graph.TQ1_0:  {act: graph.Q8K, off: 1},
+	graph.TQ2_0:  {act: graph.Q8K, off: 1},
 }
 
-func elemF32(src []byte, i int) float32 { return f32at(src, 4*i) }
-func elemF16(src []byte, i int) float32 { return f16at(src, 2*i) }
-func elemBF16(src []byte, i int) float32 {
-	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+// decode32 decodes one block of a type with blocks of 32.
+func decode32(t graph.DType, b *block32, p []byte) {
+	switch t {
+	case graph.Q8_0:
+		decodeQ8_0(b, p)
+	case graph.Q4_0:
+		decodeQ4_0(b, p)
+	case graph.Q4_1:
+		decodeQ4_1(b, p)
+	case graph.Q5_0:
+		decodeQ5_0(b, p)
+	case graph.Q5_1:
+		decodeQ5_1(b, p)
+	case graph.IQ4_NL:
+		decodeIQ4_NL(b, p)
+	case graph.MXFP4:
+		decodeMXFP4(b, p)
+	}
+}
+
+// decode256 decodes one block of a type with blocks of 256.
+func decode256(t graph.DType, b *block256, p []byte) {
+	switch t {
+	case graph.Q2_K:
+		decodeQ2_K(b, p)
+	case graph.Q3_K:
+		decodeQ3_K(b, p)
+	case graph.Q4_K:
+		decodeQ4_K(b, p)
+	case graph.Q5_K:
+		decodeQ5_K(b, p)
+	case graph.Q6_K:
+		decodeQ6_K(b, p)
+	case graph.IQ4_XS:
+		decodeIQ4_XS(b, p)
+	case graph.IQ3_S:
+		decodeIQ3_S(b, p)
+	case graph.TQ1_0:
+		decodeTQ1_0(b, p)
+	case graph.TQ2_0:
+		decodeTQ2_0(b, p)
+	}
+}
+
+// elem decodes element i of a plain type.
+func elem(t graph.DType, src []byte, i int) float32 {
+	switch t {
+	case graph.F16:
+		return f16at(src, 2*i)
+	case graph.BF16:
+		return math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+	}
+	return f32at(src, 4*i)
 }
 
 func f32at(p []byte, i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(p[i:])) }
@@ -82,10 +128,10 @@ func dequantRowGeneric(t graph.DType, dst []float32, src []byte) {
 	f := &formats[t]
 	nb := t.BlockBytes()
 	switch {
-	case f.b32 != nil:
+	case f.act == graph.Q8:
 		var b block32
 		for ; len(dst) > 0; dst, src = dst[32:], src[nb:] {
-			f.b32(&b, src[:nb])
+			decode32(t, &b, src[:nb])
 			for i, q := range b.q {
 				v := float32(float32(q) * b.d)
 				if f.min {
@@ -94,10 +140,10 @@ func dequantRowGeneric(t graph.DType, dst []float32, src []byte) {
 				dst[i] = v
 			}
 		}
-	case f.b256 != nil:
+	case f.act == graph.Q8K:
 		var b block256
 		for ; len(dst) > 0; dst, src = dst[256:], src[nb:] {
-			f.b256(&b, src[:nb])
+			decode256(t, &b, src[:nb])
 			for j := range 16 {
 				d := b.d * float32(b.sc[j])
 				m := float32(b.dmin * float32(b.mn[j]))
@@ -108,7 +154,7 @@ func dequantRowGeneric(t graph.DType, dst []float32, src []byte) {
 		}
 	default:
 		for i := range dst {
-			dst[i] = f.elem(src, i)
+			dst[i] = elem(t, src, i)
 		}
 	}
 }

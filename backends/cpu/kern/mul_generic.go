@@ -1,5 +1,7 @@
 package kern
 
+import "graphrun/graph"
+
 // mulGeneric is the specification of Mul: every row is decoded block by block
 // and multiplied with all tokens. It needs no scratch memory.
 //
@@ -16,12 +18,12 @@ func mulGeneric(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int) 
 			y[t*ldy+n] = 0
 		}
 		switch {
-		case f.b32 != nil:
+		case f.act == graph.Q8:
 			mulRow32(y[n:], ldy, w, f, row, x, ldx, T)
-		case f.b256 != nil:
+		case f.act == graph.Q8K:
 			mulRow256(y[n:], ldy, w, f, row, x, ldx, T)
 		default:
-			mulRowFloat(y[n:], ldy, w, f, row, x, ldx, T)
+			mulRowFloat(y[n:], ldy, w, row, x, ldx, T)
 		}
 	}
 }
@@ -30,7 +32,7 @@ func mulRow32(y []float32, ldy int, w *Mat, f *format, row, x []byte, ldx int, T
 	var blk block32
 	nb, size := w.K/32, w.Type.BlockBytes()
 	for b := range nb {
-		f.b32(&blk, row[b*size:(b+1)*size])
+		decode32(w.Type, &blk, row[b*size:(b+1)*size])
 		for t := range T {
 			xt := x[t*ldx:]
 			dot := int32(0)
@@ -50,7 +52,7 @@ func mulRow256(y []float32, ldy int, w *Mat, f *format, row, x []byte, ldx int, 
 	var blk block256
 	nb, size := w.K/256, w.Type.BlockBytes()
 	for b := range nb {
-		f.b256(&blk, row[b*size:(b+1)*size])
+		decode256(w.Type, &blk, row[b*size:(b+1)*size])
 		for t := range T {
 			xt := x[t*ldx:]
 			v, mins := float32(0), int32(0)
@@ -70,12 +72,12 @@ func mulRow256(y []float32, ldy int, w *Mat, f *format, row, x []byte, ldx int, 
 	}
 }
 
-func mulRowFloat(y []float32, ldy int, w *Mat, f *format, row, x []byte, ldx int, T int) {
+func mulRowFloat(y []float32, ldy int, w *Mat, row, x []byte, ldx int, T int) {
 	var buf [256]float32
 	for k := 0; k < w.K; k += len(buf) {
 		n := min(len(buf), w.K-k)
 		for i := range n {
-			buf[i] = f.elem(row, k+i)
+			buf[i] = elem(w.Type, row, k+i)
 		}
 		for t := range T {
 			xt := x[t*ldx+4*k:]

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/binary"
+	"go/token"
+	"go/types"
+
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/gotypes"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// tables remembers which constant tables the current file has.
+var tables map[string]bool
+
+// table returns the address of a constant table, defining it on first use.
+func table(name string, data []byte) operand.Mem {
+	ref := operand.NewDataAddr(operand.Symbol{Name: name, Static: true}, 0)
+	if !tables[name] {
+		tables[name] = true
+		for len(data)%8 != 0 {
+			data = append(data, 0)
+		}
+		c.StaticGlobal(name)
+		c.DataAttributes(attr.RODATA | attr.NOPTR)
+		for i := 0; i < len(data); i += 8 {
+			c.AddDatum(i, operand.U64(binary.LittleEndian.Uint64(data[i:])))
+		}
+	}
+	return ref
+}
+
+// bytesOf returns n bytes computed by f.
+func bytesOf(n int, f func(i int) byte) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = f(i)
+	}
+	return b
+}
+
+// wordsOf returns n 16-bit words computed by f.
+func wordsOf(n int, f func(i int) uint16) []byte {
+	var b []byte
+	for i := range n {
+		b = binary.LittleEndian.AppendUint16(b, f(i))
+	}
+	return b
+}
+
+// dwordsOf returns n 32-bit words computed by f.
+func dwordsOf(n int, f func(i int) uint32) []byte {
+	var b []byte
+	for i := range n {
+		b = binary.LittleEndian.AppendUint32(b, f(i))
+	}
+	return b
+}
+
+// loadTable returns a register holding a 64-byte table.
+func loadTable(name string, data []byte) reg.VecVirtual {
+	z := c.ZMM()
+	c.VMOVDQU32(table(name, data), z)
+	return z
+}
+
+// splat returns a register with a 32-bit constant in every lane.
+func splat(name string, v uint32) reg.VecVirtual {
+	z := c.ZMM()
+	c.VPBROADCASTD(table(name, dwordsOf(1, func(int) uint32 { return v })), z)
+	return z
+}
+
+func at(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }
+
+// tokens addresses the same place of up to six tokens that lie a constant
+// number of bytes apart, with two moving pointers and the stride.
+type tokens struct {
+	base   [2]reg.GPVirtual
+	stride reg.GPVirtual
+}
+
+// tokensAt makes the pointers for n tokens from the first one's.
+func tokensAt(first, stride reg.GPVirtual, n int) tokens {
+	t := tokens{stride: stride}
+	t.base[0] = c.GP64()
+	c.MOVQ(first, t.base[0])
+	if n > 3 {
+		t.base[1] = c.GP64()
+		c.LEAQ(operand.Mem{Base: first, Index: stride, Scale: 2}, t.base[1])
+		c.ADDQ(stride, t.base[1])
+	}
+	return t
+}
+
+func (t tokens) at(i, disp int) operand.Mem {
+	m := operand.Mem{Base: t.base[i/3], Disp: disp}
+	if i%3 > 0 {
+		m.Index, m.Scale = t.stride, uint8(i%3)
+	}
+	return m
+}
+
+func (t tokens) advance(n int) {
+	for _, b := range t.base {
+		if b != nil {
+			c.ADDQ(operand.I32(n), b)
+		}
+	}
+}
+
+// sumTo adds the 16 lanes of z into lane 0 of an XMM register, in a fixed
+// order.
+func sumTo(z, tmp reg.VecVirtual) reg.Register {
+	c.VEXTRACTF64X4(operand.U8(1), z, tmp.AsY())
+	c.VADDPS(tmp.AsY(), z.AsY(), z.AsY())
+	c.VEXTRACTF32X4(operand.U8(1), z.AsY(), tmp.AsX())
+	c.VADDPS(tmp.AsX(), z.AsX(), z.AsX())
+	c.VPERMILPS(operand.U8(0x0e), z.AsX(), tmp.AsX())
+	c.VADDPS(tmp.AsX(), z.AsX(), z.AsX())
+	c.VPERMILPS(operand.U8(0x01), z.AsX(), tmp.AsX())
+	c.VADDPS(tmp.AsX(), z.AsX(), z.AsX())
+	return z.AsX()
+}
+
+const noSplit = attr.NOSPLIT
+
+// signature gives the current function one pointer argument a to a struct
+// that the package declares by hand.
+func signature(argsType string) {
+	pkg := types.NewPackage("graphrun/backends/cpu/kern", "kern")
+	named := types.NewNamed(types.NewTypeName(token.NoPos, pkg, argsType, nil), types.NewStruct(nil, nil), nil)
+	params := types.NewTuple(types.NewParam(token.NoPos, pkg, "a", types.NewPointer(named)))
+	c.Signature(gotypes.NewSignature(pkg, types.NewSignatureType(nil, nil, nil, params, nil, false)))
+}

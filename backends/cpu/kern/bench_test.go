@@ -1,0 +1,170 @@
+package kern
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"graphrun/graph"
+)
+
+// dramBytes is more than the last-level cache holds.
+const dramBytes = 192 << 20
+
+// benchMat makes a matrix quickly: one random row block repeated.
+func benchMat(typ graph.DType, n, k int) *Mat {
+	small := &Mat{Type: typ, N: 1, K: k, Data: make([]byte, typ.RowBytes(k))}
+	fillWeights(small, rand.New(rand.NewPCG(1, 2)))
+	w := &Mat{Type: typ, N: n, K: k, Data: make([]byte, n*typ.RowBytes(k))}
+	for i := 0; i < len(w.Data); i += len(small.Data) {
+		copy(w.Data[i:], small.Data)
+	}
+	return w
+}
+
+func benchActs(typ graph.DType, T, k int) ([]byte, int) {
+	act := ActType(typ)
+	ldx := act.RowBytes(k)
+	x := make([]byte, T*ldx)
+	row := make([]float32, k)
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range row {
+		row[i] = float32(r.NormFloat64())
+	}
+	for t := range T {
+		putActs(act, x[t*ldx:], row)
+	}
+	return x, ldx
+}
+
+// benchMul multiplies the weights of count matrices, split over workers.
+func benchMul(b *testing.B, typ graph.DType, n, k, T, count, workers int) {
+	w := benchMat(typ, n*count, k)
+	x, ldx := benchActs(typ, T, k)
+	y := make([]float32, T*n)
+	scratch := make([][]byte, workers)
+	for i := range scratch {
+		scratch[i] = make([]byte, ScratchBytes(w, T))
+	}
+	b.SetBytes(int64(len(w.Data)))
+	run := func(id int) {
+		for m := range count {
+			part := &Mat{Type: typ, N: n, K: k, Data: w.Data[m*n*w.rowBytes():]}
+			lo, hi := id*n/workers/32*32, (id+1)*n/workers/32*32
+			if id == workers-1 {
+				hi = n
+			}
+			Mul(y, n, part, x, ldx, T, lo, hi, scratch[id])
+		}
+	}
+	for b.Loop() {
+		var wg sync.WaitGroup
+		for i := 1; i < workers; i++ {
+			wg.Go(func() { run(i) })
+		}
+		run(0)
+		wg.Wait()
+	}
+	macs := float64(n) * float64(k) * float64(T) * float64(count)
+	b.ReportMetric(macs*float64(b.N)/b.Elapsed().Seconds()/1e9, "GMAC/s")
+}
+
+func benchTypes() []graph.DType {
+	return []graph.DType{graph.Q8_0, graph.Q4_0, graph.Q4_K, graph.Q6_K, graph.F32, graph.F16, graph.BF16, graph.Q4_1, graph.Q5_0,
+		graph.Q5_1, graph.Q2_K, graph.Q3_K, graph.Q5_K, graph.IQ4_NL, graph.IQ4_XS, graph.IQ3_S, graph.MXFP4, graph.TQ1_0, graph.TQ2_0}
+}
+
+// BenchmarkGEMV multiplies one token; "dram" cycles through more weights than
+// the caches hold. Compare with BenchmarkRead of the same minute.
+func BenchmarkGEMV(b *testing.B) {
+	for _, typ := range benchTypes() {
+		for _, s := range [][2]int{{2048, 2048}, {2048, 8192}} {
+			n, k := s[0], s[1]
+			b.Run(fmt.Sprintf("%v/%dx%d/%s", typ, n, k, Level()), func(b *testing.B) {
+				count := dramBytes/(n*typ.RowBytes(k)) + 1
+				benchMul(b, typ, n, k, 1, count, 1)
+			})
+		}
+	}
+}
+
+func BenchmarkGEMVCached(b *testing.B) {
+	for _, typ := range benchTypes() {
+		b.Run(fmt.Sprintf("%v/256x2048/%s", typ, Level()), func(b *testing.B) { benchMul(b, typ, 256, 2048, 1, 1, 1) })
+	}
+}
+
+// BenchmarkGEMM multiplies 512 tokens with a matrix of a 1B model.
+func BenchmarkGEMM(b *testing.B) {
+	for _, typ := range benchTypes() {
+		for _, s := range [][2]int{{2048, 2048}, {2048, 8192}, {8192, 2048}} {
+			n, k := s[0], s[1]
+			b.Run(fmt.Sprintf("%v/%dx%dx512/%s", typ, n, k, Level()), func(b *testing.B) { benchMul(b, typ, n, k, 512, 1, 1) })
+		}
+	}
+}
+
+// BenchmarkBatch shows how the time for a few tokens grows, weights in DRAM.
+func BenchmarkBatch(b *testing.B) {
+	for _, typ := range benchTypes() {
+		for _, T := range []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 64} {
+			b.Run(fmt.Sprintf("%v/2048x2048x%d/%s", typ, T, Level()), func(b *testing.B) {
+				count := dramBytes/(2048*typ.RowBytes(2048)) + 1
+				benchMul(b, typ, 2048, 2048, T, count, 1)
+				b.ReportMetric(float64(T)*float64(b.N)/b.Elapsed().Seconds(), "tok/s")
+			})
+		}
+	}
+}
+
+var readSink uint64
+
+// BenchmarkRead is the memory's roof: a plain read of the same amount.
+func BenchmarkRead(b *testing.B) {
+	data := make([]byte, dramBytes)
+	for i := 0; i < len(data); i += 64 {
+		data[i] = byte(i)
+	}
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		readSink += readAllGo(data)
+	}
+}
+
+func readAllGo(p []byte) (s uint64) {
+	for ; len(p) >= 64; p = p[64:] {
+		s += binary.LittleEndian.Uint64(p) + binary.LittleEndian.Uint64(p[32:])
+	}
+	return s
+}
+
+func BenchmarkQuantize(b *testing.B) {
+	for _, typ := range []graph.DType{graph.Q8, graph.Q8K} {
+		b.Run(strings.ToLower(typ.String())+"/2048/"+Level(), func(b *testing.B) {
+			x, dst := make([]float32, 2048), make([]byte, typ.RowBytes(2048))
+			for i := range x {
+				x[i] = float32(i%77) - 30
+			}
+			b.SetBytes(2048 * 4)
+			for b.Loop() {
+				QuantizeRow(typ, dst, x)
+			}
+		})
+	}
+}
+
+func BenchmarkDequant(b *testing.B) {
+	for _, typ := range benchTypes() {
+		b.Run(fmt.Sprintf("%v/2048/%s", typ, Level()), func(b *testing.B) {
+			w := benchMat(typ, 1, 2048)
+			dst := make([]float32, 2048)
+			b.SetBytes(2048 * 4)
+			for b.Loop() {
+				DequantRow(typ, dst, w.Data)
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+//go:build amd64 && gc && !noasm
+
+package kern
+
+import (
+	"unsafe"
+
+	"graphrun/graph"
+)
+
+// gemvArgs is what the row kernels take. The generator knows the offsets.
+type gemvArgs struct {
+	w      unsafe.Pointer // first row
+	stride int            // bytes from row to row
+	rows   int            // at least 1
+	steps  int            // whole steps of a row
+	x      unsafe.Pointer // prepared activations of the first token
+	ldx    int            // bytes from token to token
+	y      unsafe.Pointer // first token's result for the first row
+	ldy    int            // bytes from token to token
+	mask   [2]uint64      // bytes of the last step's two loads that exist
+	tail   int            // blocks beyond the whole steps
+}
+
+// prepArgs is what the kernels take that arrange one token's activations.
+type prepArgs struct {
+	x, scales, sums, dst unsafe.Pointer
+	steps                int       // steps to write, the last one possibly partial
+	off                  uint64    // weight offset in each of four bytes
+	maskX                [2]uint64 // bytes of x in the last step, 64 per word
+	maskD                uint64    // scales in the last step
+}
+
+// prepKind is an arrangement of activations for row kernels.
+type prepKind int
+
+const (
+	prepNone prepKind = iota
+	prepPairs
+	prepQuads
+	prepQuadsMin
+)
+
+// gemvFormat describes the row kernels of a weight type.
+type gemvFormat struct {
+	prep   prepKind
+	blocks int // blocks of the format per step
+	xBytes int // prepared bytes per token and step
+	second int // where the step's second load starts
+}
+
+var gemvs = [graph.Q8]gemvFormat{
+	graph.Q8_0: {prepPairs, 2, 192, 0},
+	graph.Q4_0: {prepQuads, 4, 256, 4*18 - 16},
+}
+
+// maxRowTokens is the most tokens a row kernel takes at once.
+const maxRowTokens = 4
+
+// rowsPerCall bounds the time spent inside assembly, which cannot be
+// preempted: 64 rows of 8192 elements take about 20 µs.
+const rowsPerCall = 64
+
+func (g *gemvFormat) steps(w graph.DType, k int) int {
+	per := g.blocks * w.BlockElems()
+	return (k + per - 1) / per
+}
+
+func (g *gemvFormat) preparedBytes(w graph.DType, k int) int { return g.steps(w, k) * g.xBytes }
+
+// mulRows is Mul with the row kernels. The activations are arranged once, in
+// scratch; then each chunk of rows is multiplied with all tokens.
+func mulRows(g *gemvFormat, y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
+	size := g.preparedBytes(w.Type, w.K)
+	for t := range T {
+		g.prepare(w, x[t*ldx:], scratch[t*size:])
+	}
+	bs, rb := w.Type.BlockBytes(), w.rowBytes()
+	nb := w.K / w.Type.BlockElems()
+	a := gemvArgs{stride: rb, steps: nb / g.blocks, ldx: size, ldy: 4 * ldy, tail: nb % g.blocks}
+	a.mask[0] = lowBits(a.tail * bs)
+	a.mask[1] = lowBits(a.tail*bs - g.second)
+	for n := lo; n < hi; n += rowsPerCall {
+		a.rows = min(rowsPerCall, hi-n)
+		a.w = ptr(w.Data, n*rb)
+		for t := 0; t < T; {
+			group := T - t
+			if group > maxRowTokens {
+				group = min(maxRowTokens, (group+1)/2)
+			}
+			a.x, a.y = ptr(scratch, t*size), ptr(y, t*ldy+n)
+			gemvChunk(w.Type, group, &a)
+			t += group
+		}
+	}
+}
+
+func (g *gemvFormat) prepare(w *Mat, x, dst []byte) {
+	nb := w.K / w.Type.BlockElems()
+	off := uint64(formats[w.Type].off) * 0x01010101
+	a := prepArgs{x: ptr(x, 0), scales: ptr(x, w.K), dst: ptr(dst, 0), steps: g.steps(w.Type, w.K), off: off}
+	a.sums = ptr(x, w.K+4*nb)
+	last := nb - (a.steps-1)*g.blocks // blocks in the last step
+	a.maskX = [2]uint64{lowBits(32 * last), lowBits(32*last - 64)}
+	a.maskD = lowBits(last)
+	switch g.prep {
+	case prepPairs:
+		prepPairsAVX512(&a)
+	case prepQuads:
+		prepQuadsAVX512(&a)
+	case prepQuadsMin:
+		prepQuadsMinAVX512(&a)
+	}
+}
+
+// lowBits returns a word with the n lowest bits set, for any n.
+func lowBits(n int) uint64 {
+	switch {
+	case n <= 0:
+		return 0
+	case n >= 64:
+		return ^uint64(0)
+	}
+	return 1<<n - 1
+}
+
+// gemvChunk calls the kernel for a weight type and 1 to 4 tokens. It must not
+// be inlined: its prologue is where a goroutine inside a loop of chunks can be
+// preempted.
+//
+//go:noinline
+func gemvChunk(w graph.DType, T int, a *gemvArgs) {
+	switch int(w)<<3 | T {
+	case int(graph.Q8_0)<<3 | 1:
+		gemvQ8_0T1AVX512(a)
+	case int(graph.Q8_0)<<3 | 2:
+		gemvQ8_0T2AVX512(a)
+	case int(graph.Q8_0)<<3 | 3:
+		gemvQ8_0T3AVX512(a)
+	case int(graph.Q8_0)<<3 | 4:
+		gemvQ8_0T4AVX512(a)
+	case int(graph.Q4_0)<<3 | 1:
+		gemvQ4_0T1AVX512(a)
+	case int(graph.Q4_0)<<3 | 2:
+		gemvQ4_0T2AVX512(a)
+	case int(graph.Q4_0)<<3 | 3:
+		gemvQ4_0T3AVX512(a)
+	case int(graph.Q4_0)<<3 | 4:
+		gemvQ4_0T4AVX512(a)
+	default:
+		panic("kern: no row kernel")
+	}
+}
