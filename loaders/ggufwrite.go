@@ -1,0 +1,211 @@
+package loaders
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"graphrun/graph"
+)
+
+// TensorInfo describes a tensor to be written. Shape is row-major, as in Tensor.
+type TensorInfo struct {
+	Name  string
+	DType graph.DType
+	Shape []int
+}
+
+// Bytes returns the number of bytes the tensor's data take, or an error if a
+// file cannot hold such a tensor.
+func (t TensorInfo) Bytes() (int, error) {
+	if _, ok := ggufTypeNumbers[t.DType]; !ok {
+		return 0, &UnsupportedError{What: "tensor type", Name: t.DType.String(), Known: tensorTypeNames()}
+	}
+	if len(t.Shape) < 1 || len(t.Shape) > ggufMaxDims {
+		return 0, fmt.Errorf("%d dimensions, expected 1 to %d", len(t.Shape), ggufMaxDims)
+	}
+	for _, d := range t.Shape {
+		if d < 1 {
+			return 0, fmt.Errorf("shape %v has a dimension below 1", t.Shape)
+		}
+	}
+	return tensorBytes(t.DType, t.Shape)
+}
+
+// Write writes a GGUF v3 file: metadata in its order, then the tensors one after
+// the other, each padded to general.alignment, 32 if that is not set. data is
+// called once per tensor, in order, and writes exactly the tensor's bytes to w.
+//
+// The same arguments give the same bytes. What the reader would refuse is an
+// error before anything is written, except for data of a wrong length.
+func Write(w io.Writer, meta *Metadata, tensors []TensorInfo, data func(w io.Writer, i int) error) error {
+	header, sizes, alignment, err := ggufHeader(meta, tensors)
+	if err != nil {
+		return err
+	}
+	out := &countingWriter{w: bufio.NewWriterSize(w, 1<<18)}
+	if _, err := out.Write(header); err != nil {
+		return err
+	}
+	for i, t := range tensors {
+		before := out.n
+		if err := data(out, i); err != nil {
+			return &TensorError{Name: t.Name, Err: err}
+		}
+		if n := out.n - before; n != int64(sizes[i]) {
+			return &TensorError{Name: t.Name, Err: fmt.Errorf("%d bytes of data written, but %s of shape %v takes %d", n, t.DType, t.Shape, sizes[i])}
+		}
+		if _, err := out.Write(make([]byte, alignUp(sizes[i], alignment)-sizes[i])); err != nil {
+			return err
+		}
+	}
+	return out.w.Flush()
+}
+
+// ggufHeader returns everything before the tensor data, padding included, and
+// the size of each tensor. A file without tensors ends without padding.
+func ggufHeader(meta *Metadata, tensors []TensorInfo) (header []byte, sizes []int, alignment int, err error) {
+	if alignment, err = alignmentOf(meta); err != nil {
+		return nil, nil, 0, err
+	}
+	le := binary.LittleEndian
+	b := append([]byte(nil), ggufMagic...)
+	b = le.AppendUint32(b, ggufVersion)
+	b = le.AppendUint64(b, uint64(len(tensors)))
+	b = le.AppendUint64(b, uint64(meta.Len()))
+	for _, key := range meta.Keys() {
+		v, _ := meta.Value(key)
+		b = appendString(b, key)
+		b = le.AppendUint32(b, uint32(v.Type()))
+		b = appendValue(b, v)
+	}
+	seen := make(map[string]bool, len(tensors))
+	offset := uint64(0)
+	for _, t := range tensors {
+		n, err := t.Bytes()
+		switch {
+		case t.Name == "":
+			err = errors.New("name is empty")
+		case seen[t.Name]:
+			err = errors.New("appears twice")
+		}
+		if err != nil {
+			return nil, nil, 0, &TensorError{Name: t.Name, Err: err}
+		}
+		seen[t.Name] = true
+		b = appendString(b, t.Name)
+		b = le.AppendUint32(b, uint32(len(t.Shape)))
+		for d := range t.Shape {
+			b = le.AppendUint64(b, uint64(t.Shape[len(t.Shape)-1-d]))
+		}
+		b = le.AppendUint32(b, ggufTypeNumbers[t.DType])
+		b = le.AppendUint64(b, offset)
+		sizes = append(sizes, n)
+		offset += uint64(alignUp(n, alignment))
+	}
+	if len(tensors) > 0 {
+		b = append(b, make([]byte, alignUp(len(b), alignment)-len(b))...)
+	}
+	return b, sizes, alignment, nil
+}
+
+// countingWriter counts the bytes that pass through a buffer.
+type countingWriter struct {
+	w *bufio.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// Create writes a GGUF file at path like Write does. The file appears under its
+// name complete and on disk, replacing an older one, or not at all: it is
+// written under a temporary name in the same folder, which is removed if
+// anything fails. A model that is open keeps the file it was opened from, except
+// on Windows, where that file cannot be replaced.
+func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Writer, i int) error) (err error) {
+	defer func() {
+		var te *TensorError
+		if errors.As(err, &te) && te.File == "" {
+			te.File = path
+		}
+	}()
+	f, err := createTemp(path)
+	if err != nil {
+		return fmt.Errorf("gguf: %w", err)
+	}
+	done := false
+	defer func() { // also on a panic in data
+		if !done {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if err := Write(f, meta, tensors, data); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("gguf: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("gguf: %w", err)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("gguf: %w", err)
+	}
+	done = true
+	// Make the new name last as well. Not every system can sync a folder; the
+	// file itself is safe by now.
+	if dir, err := os.Open(filepath.Dir(path)); err == nil {
+		dir.Sync()
+		dir.Close()
+	}
+	return nil
+}
+
+// createTemp creates a new file beside path, with the permissions that creating
+// path itself would give.
+func createTemp(path string) (*os.File, error) {
+	dir, name := filepath.Split(path)
+	for try := 0; ; try++ {
+		temp := filepath.Join(dir, fmt.Sprintf(".%s.%08x.tmp", name, rand.Uint32()))
+		f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if errors.Is(err, os.ErrExist) && try < 100 {
+			continue
+		}
+		return f, err
+	}
+}
+
+// WriteFile writes a GGUF file at path with the given metadata and tensors, in
+// the way Create does. The tensors may be views of an open model, even of the
+// file at path. To write a split model as one file pass its Meta and Tensors.
+func WriteFile(path string, meta *Metadata, tensors []*Tensor) error {
+	infos := make([]TensorInfo, len(tensors))
+	for i, t := range tensors {
+		infos[i] = TensorInfo{t.Name, t.DType, t.Shape}
+		n, err := infos[i].Bytes()
+		if err == nil && n != len(t.Data) {
+			err = fmt.Errorf("%d bytes of data, but %s of shape %v takes %d", len(t.Data), strings.ToUpper(t.DType.String()), t.Shape, n)
+		}
+		if err != nil {
+			return &TensorError{File: path, Name: t.Name, Err: err}
+		}
+	}
+	return Create(path, meta, infos, func(w io.Writer, i int) error {
+		// The source may be a mapped file that shrinks while it is read.
+		return guardFault(func() error {
+			_, err := w.Write(tensors[i].Data)
+			return err
+		}, func() error { return nil })
+	})
+}

@@ -1,0 +1,105 @@
+package loaders
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"runtime/debug"
+)
+
+// mapping is a file mapped read-only, kept open so that its size can be asked
+// again under the same identity even if the path is replaced meanwhile.
+type mapping struct {
+	path string
+	file *os.File // nil for data that was in memory already
+	data []byte
+}
+
+// openMapping maps the regular file at path. An empty file gives empty data.
+func openMapping(path string) (*mapping, error) {
+	// Ask before opening: opening a named pipe would wait for its writer.
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	st, err = f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if st.Size() > math.MaxInt {
+		f.Close()
+		return nil, &fs.PathError{Op: "mmap", Path: path, Err: fmt.Errorf("%d bytes are more than this machine can address", st.Size())}
+	}
+	m := &mapping{path: path, file: f}
+	if st.Size() > 0 { // mapping nothing is an error on most systems
+		if m.data, err = mapFile(f, int(st.Size())); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// close unmaps the data. Views of it must not be used afterwards.
+func (m *mapping) close() error {
+	if m.file == nil {
+		return nil
+	}
+	var unmapErr error
+	if m.data != nil {
+		unmapErr = unmapFile(m.data)
+	}
+	err := errors.Join(unmapErr, m.file.Close())
+	m.file, m.data = nil, nil
+	return err
+}
+
+// check reports whether the file still has the bytes that were mapped.
+func (m *mapping) check() error {
+	if m.file == nil {
+		return nil
+	}
+	st, err := m.file.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Size() < int64(len(m.data)) {
+		return &FormatError{File: m.path, Err: fmt.Errorf("file shrank from %d to %d bytes while open", len(m.data), st.Size())}
+	}
+	return nil
+}
+
+// guardFault runs fn and turns a memory fault, which is what reading a mapped
+// page that the file has lost since raises, into an error: check's if it has
+// one. Other panics pass.
+func guardFault(fn, check func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		// The runtime's faults carry the address; a nil dereference does not.
+		fault, ok := r.(interface {
+			error
+			Addr() uintptr
+		})
+		if !ok {
+			panic(r)
+		}
+		if err = check(); err == nil {
+			err = &FormatError{Err: fmt.Errorf("reading the mapped file failed: %w", fault)}
+		}
+	}()
+	return fn()
+}

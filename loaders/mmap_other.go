@@ -1,0 +1,21 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd || windows)
+
+package loaders
+
+import (
+	"io"
+	"os"
+)
+
+// mapFile reads the first size bytes of f into memory: this system has no
+// mapping of files.
+func mapFile(f *os.File, size int) ([]byte, error) {
+	data := make([]byte, size)
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, &os.PathError{Op: "read", Path: f.Name(), Err: err}
+	}
+	return data, nil
+}
+
+// unmapFile leaves the memory to the collector.
+func unmapFile([]byte) error { return nil }

@@ -1,0 +1,168 @@
+package loaders
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"graphrun/graph"
+)
+
+// Model is an opened weight file, or set of split files: metadata, and tensors
+// as views of the mapping.
+type Model struct {
+	Path    string    // path the model was opened with
+	Files   []string  // the file, or the shards in order
+	Format  string    // "GGUF v3"
+	Size    int64     // bytes of all files
+	Meta    *Metadata // of a split model: the first shard's, without split.* keys
+	Tensors []*Tensor // in the files' order
+
+	index    map[string]*Tensor
+	mappings []*mapping
+}
+
+// Tensor is a tensor of a model file.
+type Tensor struct {
+	Name  string
+	DType graph.DType
+	// Shape is row-major: the last dimension is contiguous in memory. A GGUF
+	// file lists dimensions the other way round.
+	Shape []int
+	// Data are the tensor's bytes as they lie in the file, a read-only view of
+	// the mapping: writing to it faults. It is nil once the model is closed.
+	Data   []byte
+	File   string // path of the file that holds it
+	Offset int64  // of Data in File, in bytes
+}
+
+// Elems returns the number of elements.
+func (t *Tensor) Elems() int {
+	n := 1
+	for _, d := range t.Shape {
+		n *= d
+	}
+	return n
+}
+
+// bytes returns the bytes the shape takes. tensorBytes has checked the product.
+func (t *Tensor) bytes() int { return t.Elems() / t.DType.BlockElems() * t.DType.BlockBytes() }
+
+// OpenBytes opens a model that is in memory already, such as one embedded in a
+// program. name stands for the path in errors. Tensors are views of data, which
+// must not be changed while the model is in use; data that does not begin on a
+// cache line is copied first, because kernels read numbers in place.
+// A shard of a split model is refused.
+func OpenBytes(name string, data []byte) (*Model, error) {
+	if addr := uintptr(unsafe.Pointer(unsafe.SliceData(data))); addr%64 != 0 {
+		data = alignedCopy(data)
+	}
+	return newModel(name, func() ([]*mapping, []*ggufFile, error) {
+		f, err := parseGGUF(name, data)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := refuseShard(f); err != nil {
+			return nil, nil, err
+		}
+		return []*mapping{{path: name, data: data}}, []*ggufFile{f}, nil
+	})
+}
+
+// alignedCopy returns a copy of data that begins at a multiple of 64 bytes.
+func alignedCopy(data []byte) []byte {
+	buf := make([]byte, len(data)+64)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(buf)))) & 63
+	return append(buf[skip:skip:skip+len(data)], data...)
+}
+
+// newModel joins the files that open returns, one per shard in order, to a
+// model. If that fails the mappings are closed.
+func newModel(path string, open func() ([]*mapping, []*ggufFile, error)) (*Model, error) {
+	m := &Model{Path: path, index: make(map[string]*Tensor)}
+	mappings, files, err := open()
+	m.mappings = mappings
+	for _, mp := range mappings {
+		m.Files = append(m.Files, mp.path)
+		m.Size += int64(len(mp.data))
+	}
+	if err == nil {
+		err = m.join(files)
+	}
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Model) join(files []*ggufFile) error {
+	first := files[0]
+	m.Format = fmt.Sprintf("GGUF v%d", first.version)
+	m.Meta = first.meta
+	for _, f := range files {
+		for _, t := range f.tensors {
+			if other, ok := m.index[t.Name]; ok {
+				return &TensorError{File: t.File, Name: t.Name, Err: fmt.Errorf("is also in %s", oneLine(other.File))}
+			}
+			m.index[t.Name] = t
+			m.Tensors = append(m.Tensors, t)
+		}
+	}
+	if len(files) > 1 {
+		return m.joinShards(files)
+	}
+	return nil
+}
+
+// Tensor returns the tensor with the given name.
+func (m *Model) Tensor(name string) (*Tensor, bool) {
+	t, ok := m.index[name]
+	return t, ok
+}
+
+// Arch returns the value of general.architecture, which every model has and a
+// KeyError names if it is absent, empty or no string.
+func (m *Model) Arch() (string, error) {
+	const key = "general.architecture"
+	arch, ok, err := m.Meta.String(key)
+	if err != nil {
+		return "", err
+	}
+	if !ok || arch == "" {
+		e := &KeyError{File: m.Meta.file, Key: key, Want: "the name of an architecture"}
+		if ok {
+			e.Got = `string ""`
+		}
+		return "", e
+	}
+	return arch, nil
+}
+
+// Check reports whether the open files still have all their bytes:
+// "gguf: X: file shrank from N to M bytes while open". Reading a tensor of
+// such a file faults, or finds zeros in its last page; who recovers from the
+// fault (debug.SetPanicOnFault) asks Check for the reason.
+func (m *Model) Check() error {
+	for _, mp := range m.mappings {
+		if err := mp.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close unmaps the files and sets the tensors' Data to nil. Copies of Data must
+// not be used afterwards: reading them faults. Metadata stay valid. Closing
+// twice is fine.
+func (m *Model) Close() error {
+	for _, t := range m.Tensors {
+		t.Data = nil
+	}
+	var errs []error
+	for _, mp := range m.mappings {
+		errs = append(errs, mp.close())
+	}
+	m.mappings = nil
+	return errors.Join(errs...)
+}
