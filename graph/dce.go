@@ -1,0 +1,41 @@
+package graph
+
+import "slices"
+
+// DCE removes the values that nobody needs. Needed are the outputs, every value
+// with an effect (a cache after a write), inputs and caches, and what those use
+// in turn. In other words a value goes when it is pure or a view and no needed
+// value uses it.
+func DCE(g *Graph) error {
+	needed := make(map[*Value]bool, len(g.Values))
+	var todo []*Value
+	need := func(v *Value) {
+		if !needed[v] {
+			needed[v] = true
+			todo = append(todo, v)
+		}
+	}
+	for _, o := range g.Outputs {
+		need(o.Value)
+	}
+	for _, v := range g.Values {
+		if !droppable(v.Op) {
+			need(v)
+		}
+	}
+	for len(todo) > 0 {
+		v := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, a := range v.Args {
+			need(a)
+		}
+	}
+	if len(needed) < len(g.Values) {
+		g.dropPlan()
+		g.Values = slices.DeleteFunc(g.Values, func(v *Value) bool { return !needed[v] })
+	}
+	return nil
+}
+
+// droppable reports whether values of the operation may go when unused.
+func droppable(op *Op) bool { return op.Is(Pure) || op.Is(View) }
