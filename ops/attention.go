@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -116,5 +117,127 @@ func attentionCost(v *graph.Value, b graph.Dims) graph.Cost {
 	return graph.Cost{
 		MACs:  2 * v.Type.Shape.Elems(b) * n,
 		Bytes: 2*v.Type.Bytes(b) + 2*b.Of(pages.Shape[0])*n*l.G*l.RowBytes(),
+	}
+}
+
+func attentionKernel(c *graph.Call, lo, hi int) {
+	p := c.Param.(*AttentionParam)
+	l, group := &p.Layout, p.H/p.Layout.G
+	pos, seq, pages := c.In[2].I32, c.In[3].I32, c.In[4]
+	var acc [MaxHeadWidth]float32
+	for u := lo; u < hi; u++ {
+		t, g := u/l.G, u%l.G
+		last := int(pos[t])
+		first := 0
+		if p.Window > 0 {
+			first = max(0, last-p.Window+1)
+		}
+		q, y := c.In[0].Row(t), c.Out.Row(t)
+		for h := g * group; h < (g+1)*group; h++ {
+			a := onlineSoftmax{max: math.Inf(-1), acc: acc[:l.K]}
+			if len(c.In) == 6 { // the sink: a score without a value
+				a.max, a.sum = float64(c.In[5].F32[h]), 1
+			}
+			clear(a.acc)
+			for b := first / KeyBlock; b*KeyBlock <= last; b++ {
+				p.attendBlock(&a, c.In[1].Raw, pages, int(seq[t]), g, b, first, last, q[h*l.K:(h+1)*l.K])
+			}
+			for d, s := range a.acc {
+				y[h*l.K+d] = float32(float64(s) / a.sum)
+			}
+		}
+	}
+}
+
+// onlineSoftmax is a softmax under way: acc and sum are relative to the largest
+// score so far, and are scaled when a larger one comes.
+type onlineSoftmax struct {
+	max, sum float64
+	acc      []float32
+}
+
+// attendBlock adds positions 16b to 16b+15 as far as they lie in first to last.
+func (p *AttentionParam) attendBlock(a *onlineSoftmax, pool []byte, pages *graph.Tensor, s, g, b, first, last int, q []float32) {
+	l := &p.Layout
+	var scores [KeyBlock]float32
+	page := PageOf(pages, s, b*KeyBlock)
+	slot := b * KeyBlock % PageSize
+	l.scoreBlock(&scores, pool[l.Keys(page, g, slot/KeyBlock):], q)
+	lo, hi := max(first-b*KeyBlock, 0), min(last-b*KeyBlock, KeyBlock-1)
+	top := a.max
+	for i := lo; i <= hi; i++ {
+		scores[i] *= p.Scale
+		if p.Softcap > 0 {
+			scores[i] = softcap(scores[i], p.Softcap)
+		}
+		top = max(top, float64(scores[i]))
+	}
+	if top > a.max {
+		f := math.Exp(a.max - top) // 0 at the first block
+		a.max, a.sum = top, a.sum*f
+		for d := range a.acc {
+			a.acc[d] *= float32(f)
+		}
+	}
+	for i := lo; i <= hi; i++ {
+		// Numerator and denominator use the same rounded number.
+		e := float32(math.Exp(float64(scores[i]) - a.max))
+		a.sum += float64(e)
+		l.addValue(a.acc, pool[l.Values(page, g, slot+i):], e)
+	}
+}
+
+// scoreBlock computes q·k for the 16 keys of a block: positions are lanes, so
+// the sums of all 16 grow side by side.
+func (l *CacheLayout) scoreBlock(scores *[KeyBlock]float32, block []byte, q []float32) {
+	switch l.DType {
+	case graph.F32:
+		for d, x := range q {
+			k := block[d*4*KeyBlock:]
+			for i := range scores {
+				scores[i] += x * math.Float32frombits(binary.LittleEndian.Uint32(k[4*i:]))
+			}
+		}
+	case graph.F16:
+		for d, x := range q {
+			k := block[d*2*KeyBlock:]
+			for i := range scores {
+				scores[i] += x * f16At(k, 2*i)
+			}
+		}
+	case graph.Q8_0:
+		for j := range l.K / 32 {
+			var sum [KeyBlock]float32
+			k := block[l.KeyElem(32*j, 0):]
+			for d, x := range q[32*j : 32*j+32] {
+				for i := range sum {
+					sum[i] += x * float32(int8(k[d*KeyBlock+i]))
+				}
+			}
+			for i := range scores {
+				scores[i] += sum[i] * f16At(block, l.KeyScale(j, i))
+			}
+		}
+	}
+}
+
+// addValue adds e times a value row to acc.
+func (l *CacheLayout) addValue(acc []float32, row []byte, e float32) {
+	switch l.DType {
+	case graph.F32:
+		for d := range acc {
+			acc[d] += e * math.Float32frombits(binary.LittleEndian.Uint32(row[4*d:]))
+		}
+	case graph.F16:
+		for d := range acc {
+			acc[d] += e * f16At(row, 2*d)
+		}
+	case graph.Q8_0:
+		for j := range l.K / 32 {
+			f := e * f16At(row, 34*j)
+			for d := range 32 {
+				acc[32*j+d] += f * float32(int8(row[34*j+2+d]))
+			}
+		}
 	}
 }

@@ -181,9 +181,6 @@ type binaryParam struct {
 
 func prepareBinary(v *graph.Value) (any, error) {
 	p := &binaryParam{wide: 0, small: 1, last: v.Type.Shape.Last()}
-	if len(v.Type.Shape) == 1 {
-		p.last = 1 // rows of a vector are its elements
-	}
 	how, ok := broadcasts(v.Args[0].Type, v.Args[1].Type)
 	if !ok {
 		p.wide, p.small = 1, 0

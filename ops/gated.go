@@ -152,3 +152,20 @@ func gatedHalvesKernel(c *graph.Call, lo, hi int) {
 		}
 	}
 }
+
+func gatedMatMulKernel(c *graph.Call, lo, hi int) {
+	f := c.Param.(func(gate, up float32) float32)
+	x, wg, wu := vectorsOf(c.In[0]), weightsOf(c.In[1]), weightsOf(c.In[2])
+	var gate, up [tileRows]float32
+	total := c.Out.Rows()
+	for n := lo; n < hi; n++ {
+		for t := 0; t < total; t += tileRows {
+			m := min(tileRows, total-t)
+			dotRows(gate[:m], &wg, &x, n, t)
+			dotRows(up[:m], &wu, &x, n, t)
+			for i := range m {
+				c.Out.F32[(t+i)*c.Out.Stride+n] = f(gate[i], up[i])
+			}
+		}
+	}
+}

@@ -97,11 +97,11 @@ func quantizeRow(to graph.DType, y []byte, x []float32) {
 
 // quantizeBlock writes the int8 numbers of x to q and returns their scale.
 func quantizeBlock(q []byte, x []float32) float32 {
-	amax, bad := float32(0), false
+	amax := float32(0)
 	for _, z := range x {
 		amax = max(amax, z, -z) // max is NaN if an operand is
 	}
-	bad = amax != amax || math.IsInf(float64(amax), 0)
+	bad := amax != amax || math.IsInf(float64(amax), 0)
 	d := amax / 127
 	if bad || d < minScale {
 		clear(q)
@@ -125,16 +125,10 @@ func sumInt8(q []byte) int {
 	return n
 }
 
-// actRow gives kernels access to a row of activations of any type: its numbers
-// from element at on, n of them, all within one block of the type, as f32
-// integers or values in buf, and the factor they are to be multiplied by.
-func actBlock(dt graph.DType, f32 []float32, raw []byte, k, at, n int, buf []float32) ([]float32, float32) {
-	if dt == graph.F32 {
-		return f32[at : at+n], 1
-	}
-	for i, b := range raw[at : at+n] {
-		buf[i] = float32(int8(b))
-	}
-	s := k + 4*(at/dt.BlockElems())
-	return buf[:n], math.Float32frombits(binary.LittleEndian.Uint32(raw[s:]))
+// actBlock returns the int8 numbers of the block of a quantized row of k
+// elements that starts at element at, and their scale.
+func actBlock(dt graph.DType, row []byte, k, at int) (q []byte, scale float32) {
+	n := dt.BlockElems()
+	s := k + 4*(at/n)
+	return row[at : at+n], math.Float32frombits(binary.LittleEndian.Uint32(row[s:]))
 }
