@@ -1,0 +1,58 @@
+package archs
+
+import (
+	"slices"
+
+	"graphrun/ops"
+)
+
+// gptoss has experts in every layer, a window in every other one, and one score
+// per head that takes part in the softmax and is then dropped.
+var gptoss = Register(&Arch{
+	Name:       "gpt-oss",
+	Doc:        "gpt-oss 20B and 120B",
+	Tokenizers: []string{"gpt2"},
+	Rope:       Half,
+	Keys: slices.Concat(decoderKeys, scalingKeys, []Key{
+		{Name: "attention.key_length", Kind: Uint, Check: headWidth},
+		{Name: "attention.value_length", Kind: Uint, Default: Same("attention.key_length")},
+		{Name: "attention.sliding_window", Kind: Uint, Check: Range(1, 1<<31-1)},
+		{Name: "rope.freq_base", Kind: Float, Check: Positive},
+		{Name: "rope.dimension_count", Kind: Uint, Default: Same("attention.key_length"), Check: headWidth},
+		{Name: "expert_count", Kind: Uint, Check: Range(1, 1<<12)},
+		{Name: "expert_used_count", Kind: Uint, Check: Range(1, 1<<12)},
+		{Name: "expert_feed_forward_length", Kind: Uint, Check: Range(1, maxUint)},
+	}),
+	Tensors: slices.Concat(outerTensors, []Tensor{
+		{Name: "blk.N.attn_norm.weight", Shape: "D"},
+		{Name: "blk.N.attn_q.weight", Shape: "HK,D", Flags: WithBias},
+		{Name: "blk.N.attn_k.weight", Shape: "GK,D", Flags: WithBias},
+		{Name: "blk.N.attn_v.weight", Shape: "GK,D", Flags: WithBias},
+		{Name: "blk.N.attn_output.weight", Shape: "D,HK", Flags: WithBias},
+		{Name: "blk.N.attn_sinks.weight", Shape: "H"},
+		{Name: "blk.N.post_attention_norm.weight", Shape: "D"},
+		{Name: "blk.N.ffn_gate_inp.weight", Shape: "E,D", Flags: WithBias},
+		{Name: "blk.N.ffn_gate_exps.weight", Shape: "E,X,D", Flags: WithBias},
+		{Name: "blk.N.ffn_up_exps.weight", Shape: "E,X,D", Flags: WithBias},
+		{Name: "blk.N.ffn_down_exps.weight", Shape: "E,D,X", Flags: WithBias},
+	}),
+	Layer: func(c *Config, l *Layer) {
+		l.Scaling(c)
+		if l.Index%2 == 0 {
+			l.Window = c.Int("attention.sliding_window")
+		}
+	},
+	Build: func(b *Build) {
+		x := b.Embed(1)
+		for range b.Layers() {
+			q, k, v := b.QKV(b.Norm("attn.norm", x, "attn_norm"))
+			o := b.Attend(b.Rope("attn.q.rope", q), b.Rope("attn.k.rope", k), v)
+			x = b.Add("attn.res", x, b.Linear("attn.out", o, "attn_output"))
+
+			z := b.Norm("ffn.norm", x, "post_attention_norm")
+			ids, w := b.Choose(b.Linear("moe.logits", z, "ffn_gate_inp"), ops.TopKWeightsParams{SoftmaxOverChosen: true})
+			x = b.Add("ffn.res", x, b.Experts(z, ids, w, ops.SwigluOAI))
+		}
+		b.Head(x, 0)
+	},
+})
