@@ -39,6 +39,8 @@ const (
 	prepPairs
 	prepQuads
 	prepQuadsMin
+	prepSuper
+	prepGroups
 )
 
 // gemvFormat describes the row kernels of a weight type.
@@ -52,6 +54,9 @@ type gemvFormat struct {
 var gemvs = [graph.Q8]gemvFormat{
 	graph.Q8_0: {prepPairs, 2, 192, 0},
 	graph.Q4_0: {prepQuads, 4, 256, 4*18 - 16},
+	graph.Q4_K: {prepSuper, 4, 1152, 0},
+	graph.Q5_K: {prepSuper, 4, 1152, 0},
+	graph.Q6_K: {prepGroups, 1, 320, 0},
 }
 
 // maxRowTokens is the most tokens a row kernel takes at once.
@@ -61,12 +66,16 @@ const maxRowTokens = 4
 // preempted: 64 rows of 8192 elements take about 20 µs.
 const rowsPerCall = 64
 
-func (g *gemvFormat) steps(w graph.DType, k int) int {
-	per := g.blocks * w.BlockElems()
-	return (k + per - 1) / per
-}
+// superTail is the size of a single superblock in the arrangement prepSuper.
+const superTail = 384
 
-func (g *gemvFormat) preparedBytes(w graph.DType, k int) int { return g.steps(w, k) * g.xBytes }
+func (g *gemvFormat) preparedBytes(w graph.DType, k int) int {
+	nb := k / w.BlockElems()
+	if g.prep == prepSuper {
+		return nb/g.blocks*g.xBytes + nb%g.blocks*superTail
+	}
+	return (nb + g.blocks - 1) / g.blocks * g.xBytes
+}
 
 // mulRows is Mul with the row kernels. The activations are arranged once, in
 // scratch; then each chunk of rows is multiplied with all tokens.
@@ -97,9 +106,9 @@ func mulRows(g *gemvFormat, y []float32, ldy int, w *Mat, x []byte, ldx int, T, 
 
 func (g *gemvFormat) prepare(w *Mat, x, dst []byte) {
 	nb := w.K / w.Type.BlockElems()
-	off := uint64(formats[w.Type].off) * 0x01010101
-	a := prepArgs{x: ptr(x, 0), scales: ptr(x, w.K), dst: ptr(dst, 0), steps: g.steps(w.Type, w.K), off: off}
-	a.sums = ptr(x, w.K+4*nb)
+	a := prepArgs{x: ptr(x, 0), scales: ptr(x, w.K), sums: ptr(x, w.K+4*nb), dst: ptr(dst, 0)}
+	a.steps = (nb + g.blocks - 1) / g.blocks
+	a.off = uint64(formats[w.Type].off) * 0x01010101
 	last := nb - (a.steps-1)*g.blocks // blocks in the last step
 	a.maskX = [2]uint64{lowBits(32 * last), lowBits(32*last - 64)}
 	a.maskD = lowBits(last)
@@ -109,7 +118,22 @@ func (g *gemvFormat) prepare(w *Mat, x, dst []byte) {
 	case prepQuads:
 		prepQuadsAVX512(&a)
 	case prepQuadsMin:
+		a.off = 0x01010101
 		prepQuadsMinAVX512(&a)
+	case prepSuper:
+		whole := nb / 4
+		if whole > 0 {
+			a.steps = whole
+			prepSuper4AVX512(&a)
+		}
+		if nb%4 > 0 {
+			a.steps = nb % 4
+			a.x, a.scales, a.sums = ptr(x, 1024*whole), ptr(x, w.K+16*whole), ptr(x, w.K+4*nb+128*whole)
+			a.dst = ptr(dst, whole*g.xBytes)
+			prepSuper1AVX512(&a)
+		}
+	case prepGroups:
+		prepGroupsAVX512(&a)
 	}
 }
 
@@ -147,6 +171,30 @@ func gemvChunk(w graph.DType, T int, a *gemvArgs) {
 		gemvQ4_0T3AVX512(a)
 	case int(graph.Q4_0)<<3 | 4:
 		gemvQ4_0T4AVX512(a)
+	case int(graph.Q4_K)<<3 | 1:
+		gemvQ4_KT1AVX512(a)
+	case int(graph.Q4_K)<<3 | 2:
+		gemvQ4_KT2AVX512(a)
+	case int(graph.Q4_K)<<3 | 3:
+		gemvQ4_KT3AVX512(a)
+	case int(graph.Q4_K)<<3 | 4:
+		gemvQ4_KT4AVX512(a)
+	case int(graph.Q5_K)<<3 | 1:
+		gemvQ5_KT1AVX512(a)
+	case int(graph.Q5_K)<<3 | 2:
+		gemvQ5_KT2AVX512(a)
+	case int(graph.Q5_K)<<3 | 3:
+		gemvQ5_KT3AVX512(a)
+	case int(graph.Q5_K)<<3 | 4:
+		gemvQ5_KT4AVX512(a)
+	case int(graph.Q6_K)<<3 | 1:
+		gemvQ6_KT1AVX512(a)
+	case int(graph.Q6_K)<<3 | 2:
+		gemvQ6_KT2AVX512(a)
+	case int(graph.Q6_K)<<3 | 3:
+		gemvQ6_KT3AVX512(a)
+	case int(graph.Q6_K)<<3 | 4:
+		gemvQ6_KT4AVX512(a)
 	default:
 		panic("kern: no row kernel")
 	}

@@ -67,3 +67,99 @@ func gemvQ4_0T3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvQ4_0T4AVX512(a *gemvArgs)
+
+// gemvQ4_KT1AVX512 multiplies rows of Q4_K with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ4_KT1AVX512(a *gemvArgs)
+
+// gemvQ4_KT2AVX512 multiplies rows of Q4_K with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ4_KT2AVX512(a *gemvArgs)
+
+// gemvQ4_KT3AVX512 multiplies rows of Q4_K with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ4_KT3AVX512(a *gemvArgs)
+
+// gemvQ4_KT4AVX512 multiplies rows of Q4_K with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ4_KT4AVX512(a *gemvArgs)
+
+// gemvQ5_KT1AVX512 multiplies rows of Q5_K with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ5_KT1AVX512(a *gemvArgs)
+
+// gemvQ5_KT2AVX512 multiplies rows of Q5_K with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ5_KT2AVX512(a *gemvArgs)
+
+// gemvQ5_KT3AVX512 multiplies rows of Q5_K with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ5_KT3AVX512(a *gemvArgs)
+
+// gemvQ5_KT4AVX512 multiplies rows of Q5_K with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ5_KT4AVX512(a *gemvArgs)
+
+// gemvQ6_KT1AVX512 multiplies rows of Q6_K with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ6_KT1AVX512(a *gemvArgs)
+
+// gemvQ6_KT2AVX512 multiplies rows of Q6_K with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ6_KT2AVX512(a *gemvArgs)
+
+// gemvQ6_KT3AVX512 multiplies rows of Q6_K with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ6_KT3AVX512(a *gemvArgs)
+
+// gemvQ6_KT4AVX512 multiplies rows of Q6_K with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ6_KT4AVX512(a *gemvArgs)

@@ -24,3 +24,24 @@ func prepQuadsAVX512(a *prepArgs)
 //
 //go:noescape
 func prepQuadsMinAVX512(a *prepArgs)
+
+// prepSuper4AVX512 arranges one token's numbers:
+//
+//	per 4 superblocks: groups of 32 in the order 0 2 1 3 4 6 5 7, then Σ of each [8]i16, then dx four times each
+//
+//go:noescape
+func prepSuper4AVX512(a *prepArgs)
+
+// prepSuper1AVX512 arranges one token's numbers:
+//
+//	per 1 superblocks: groups of 32 in the order 0 2 1 3 4 6 5 7, then Σ of each [8]i16, then dx four times each
+//
+//go:noescape
+func prepSuper1AVX512(a *prepArgs)
+
+// prepGroupsAVX512 arranges one token's numbers:
+//
+//	per superblock: x[256], −Σ of 16 [16]i16, dx
+//
+//go:noescape
+func prepGroupsAVX512(a *prepArgs)

@@ -32,7 +32,7 @@ type stepper struct {
 var masks [2]reg.Register
 
 func genGEMV() {
-	for _, s := range []*stepper{stepQ8_0(), stepNibble("Q4_0", 18, 2, nil)} {
+	for _, s := range []*stepper{stepQ8_0(), stepNibble("Q4_0", 18, 2, nil), stepQ4K(false), stepQ4K(true), step16(superQ6K())} {
 		for t := 1; t <= 4; t++ {
 			gemv(s, t)
 		}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -17,6 +19,9 @@ func genPrep() {
 	prepPairs()
 	prepQuads(false)
 	prepQuads(true)
+	prepSuper(4)
+	prepSuper(1)
+	prepGroups()
 }
 
 type prep struct {
@@ -114,5 +119,64 @@ func prepQuads(min bool) {
 		c.VMOVDQU32(x2, at(p.dst, 64))
 		c.VMOVDQU32(s, at(p.dst, 128))
 		c.VMOVUPS(d, at(p.dst, 192))
+	})
+}
+
+// prepSuper arranges n superblocks for stepQ4K.
+func prepSuper(n int) {
+	p := newPrep(fmt.Sprintf("prepSuper%dAVX512", n), fmt.Sprintf("\tper %d superblocks: groups of 32 in the order 0 2 1 3 4 6 5 7, then Σ of each [8]i16, then dx four times each", n))
+	p.xBytes, p.dBytes, p.to = 256*n, 4*n, 256*n+128
+	sums := c.GP64()
+	c.MOVQ(at(p.a, ppSums), sums)
+	ones := splat("ones16", 0x00010001)
+	lanes := loadTable("lanes4", dwordsOf(16, func(i int) uint32 { return uint32(i / 4) }))
+	p.loop(func() {
+		for i := 0; i < 2*n; i++ {
+			x, x2, y := c.ZMM(), c.ZMM(), c.ZMM()
+			c.VMOVDQU32(at(p.x, 128*i), x)
+			c.VMOVDQU32(at(p.x, 128*i+64), x2)
+			c.VSHUFI32X4(operand.U8(0x44), x2, x, y)
+			c.VSHUFI32X4(operand.U8(0xee), x2, x, x2)
+			c.VMOVDQU32(y, at(p.dst, 128*i))
+			c.VMOVDQU32(x2, at(p.dst, 128*i+64))
+		}
+		s, d := c.ZMM(), c.ZMM()
+		if n == 4 {
+			for i := range 2 {
+				c.VPMADDWD(at(sums, 64*i), ones, s)
+				c.VPMOVDW(s, at(p.dst, 256*n+32*i))
+			}
+			c.VMOVUPS(at(p.scales, 0), d.AsX())
+		} else {
+			c.VMOVDQU32(p.zero, at(p.dst, 256*n))
+			c.VPMADDWD(at(sums, 0), ones.AsY(), s.AsY())
+			c.VPMOVDW(s.AsY(), at(p.dst, 256*n))
+			c.VMOVSS(at(p.scales, 0), d.AsX())
+		}
+		c.VPERMPS(d, lanes, d)
+		c.VMOVUPS(d, at(p.dst, 256*n+64))
+		c.ADDQ(operand.I32(32*n), sums)
+	})
+}
+
+// prepGroups arranges superblocks for step16.
+func prepGroups() {
+	p := newPrep("prepGroupsAVX512", "\tper superblock: x[256], −Σ of 16 [16]i16, dx")
+	p.xBytes, p.dBytes, p.to = 256, 4, 320
+	sums := c.GP64()
+	c.MOVQ(at(p.a, ppSums), sums)
+	p.loop(func() {
+		for i := range 4 {
+			x := c.ZMM()
+			c.VMOVDQU32(at(p.x, 64*i), x)
+			c.VMOVDQU32(x, at(p.dst, 64*i))
+		}
+		s := c.YMM()
+		c.VPSUBW(at(sums, 0), p.zero.AsY(), s)
+		c.VMOVDQU32(s, at(p.dst, 256))
+		d := c.XMM()
+		c.VMOVSS(at(p.scales, 0), d)
+		c.VMOVUPS(d, at(p.dst, 288))
+		c.ADDQ(operand.I32(32), sums)
 	})
 }
