@@ -1,0 +1,191 @@
+package loaders
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// ranks is the table of merges: which two symbols join, at which rank, to what.
+// Symbols are token ids, followed by numbers for texts that merges name but
+// that are no tokens; those never reach the output.
+//
+// It is a hash table with open addressing: half a million merges are looked up
+// for every two neighbours of every piece.
+type ranks struct {
+	slots []rankSlot
+	shift uint // 64 - log2(len(slots))
+	extra map[string]int32
+}
+
+type rankSlot struct {
+	pair uint64 // left<<32 | right; empty if rank is 0
+	rank uint32 // 1 for the first merge
+	id   int32
+}
+
+// newRanks reads the merges of a vocabulary. pieces maps text to the tokens
+// that merging may make. A merge is "left right", split at the first space that
+// is not the first byte; one without such a space is left out, and of two for
+// the same pair the first counts. skipped is how many were left out.
+func newRanks(merges []string, tokens int, pieces map[string]int32) (t *ranks, skipped int) {
+	log := uint(4)
+	for 1<<log < 2*len(merges) {
+		log++
+	}
+	t = &ranks{slots: make([]rankSlot, 1<<log), shift: 64 - log, extra: map[string]int32{}}
+	var joined []byte
+	for i, m := range merges {
+		at := 0
+		if len(m) > 1 {
+			at = strings.IndexByte(m[1:], ' ') + 1
+		}
+		if at <= 0 || at == len(m)-1 {
+			skipped++
+			continue
+		}
+		joined = append(append(joined[:0], m[:at]...), m[at+1:]...)
+		l := t.number(m[:at], tokens, pieces)
+		r := t.number(m[at+1:], tokens, pieces)
+		id, ok := pieces[string(joined)]
+		if !ok {
+			id = t.number(string(joined), tokens, pieces)
+		}
+		t.put(l, r, uint32(i+1), id)
+	}
+	return t, skipped
+}
+
+// number returns the symbol of a text, a new one if it has none.
+func (t *ranks) number(text string, tokens int, pieces map[string]int32) int32 {
+	if id, ok := pieces[text]; ok {
+		return id
+	}
+	id, ok := t.extra[text]
+	if !ok {
+		id = int32(tokens + len(t.extra))
+		t.extra[text] = id
+	}
+	return id
+}
+
+func (t *ranks) home(pair uint64) uint64 {
+	return pair * 0x9e3779b97f4a7c15 >> t.shift // Fibonacci hashing, Knuth 6.4
+}
+
+func (t *ranks) put(l, r int32, rank uint32, id int32) {
+	pair := uint64(uint32(l))<<32 | uint64(uint32(r))
+	mask := uint64(len(t.slots) - 1)
+	for i := t.home(pair); ; i = (i + 1) & mask {
+		s := &t.slots[i]
+		if s.rank == 0 {
+			*s = rankSlot{pair, rank, id}
+			return
+		}
+		if s.pair == pair {
+			return
+		}
+	}
+}
+
+// join looks up a merge; see joiner.
+func (t *ranks) join(m *merger, l, r int32) (rank uint32, id int32, ok bool) {
+	a, b := m.id[l], m.id[r]
+	if a < 0 || b < 0 {
+		return 0, 0, false
+	}
+	pair := uint64(uint32(a))<<32 | uint64(uint32(b))
+	mask := uint64(len(t.slots) - 1)
+	for i := t.home(pair); ; i = (i + 1) & mask {
+		s := &t.slots[i]
+		if s.rank == 0 {
+			return 0, 0, false
+		}
+		if s.pair == pair {
+			return s.rank, s.id, true
+		}
+	}
+}
+
+// encodeBytes appends the ids of one piece of text in a byte-level vocabulary.
+// A byte without a token becomes UNK, or nothing where there is no UNK.
+func (t *Tokenizer) encodeBytes(dst []int32, m *merger, piece string) []int32 {
+	if t.v.IgnoreMerges {
+		var buf [64]byte
+		if id, ok := t.pieces[string(appendByteChars(buf[:0], piece))]; ok {
+			return append(dst, id)
+		}
+	}
+	m.reset(piece)
+	for i := range len(piece) {
+		m.add(i, t.bytes[piece[i]])
+	}
+	m.run(t.ranks)
+	for i := int32(0); i >= 0 && len(m.id) > 0; i = m.next[i] {
+		if id := m.id[i]; id >= 0 && int(id) < len(t.v.Tokens) {
+			dst = append(dst, id)
+			continue
+		}
+		span := m.span(i)
+		for k := range len(span) {
+			if id := t.bytes[span[k]]; id >= 0 && int(id) < len(t.v.Tokens) {
+				dst = append(dst, id)
+			} else if t.v.UNK >= 0 {
+				dst = append(dst, t.v.UNK)
+			}
+		}
+	}
+	return dst
+}
+
+// encodeChars appends the ids of one piece of text in a vocabulary that merges
+// characters by rank and falls back to byte tokens.
+func (t *Tokenizer) encodeChars(dst []int32, m *merger, piece string) []int32 {
+	m.reset(piece)
+	for i := 0; i < len(piece); {
+		_, n := utf8.DecodeRuneInString(piece[i:])
+		m.add(i, t.charSymbol(piece[i:i+n]))
+		i += n
+	}
+	m.run(t.ranks)
+	return t.appendSymbols(dst, m)
+}
+
+// charSymbol returns the symbol of one character.
+func (t *Tokenizer) charSymbol(c string) int32 {
+	if c[0] < utf8.RuneSelf {
+		return t.ascii[c[0]]
+	}
+	if id, ok := t.pieces[c]; ok {
+		return id
+	}
+	if id, ok := t.ranks.extra[c]; ok {
+		return id
+	}
+	return noSymbol
+}
+
+// appendSymbols appends the ids of what m left over. A symbol that is no token
+// becomes the byte tokens of its text; where one of them is missing it becomes
+// UNK, or nothing where there is no UNK.
+func (t *Tokenizer) appendSymbols(dst []int32, m *merger) []int32 {
+	for i := int32(0); i >= 0 && len(m.id) > 0; i = m.next[i] {
+		id := m.id[i]
+		if id >= 0 && int(id) < len(t.v.Tokens) {
+			dst = append(dst, id)
+			continue
+		}
+		span, from := m.span(i), len(dst)
+		for k := range len(span) {
+			b := t.bytes[span[k]]
+			if b < 0 {
+				dst = dst[:from]
+				if t.v.UNK >= 0 {
+					dst = append(dst, t.v.UNK)
+				}
+				break
+			}
+			dst = append(dst, b)
+		}
+	}
+	return dst
+}
