@@ -7,6 +7,16 @@ import "slices"
 // in turn. In other words a value goes when it is pure or a view and no needed
 // value uses it.
 func DCE(g *Graph) error {
+	needed := needed(g)
+	if len(needed) < len(g.Values) {
+		g.dropPlan()
+		g.Values = slices.DeleteFunc(g.Values, func(v *Value) bool { return !needed[v] })
+	}
+	return nil
+}
+
+// needed returns the values that DCE keeps.
+func needed(g *Graph) map[*Value]bool {
 	needed := make(map[*Value]bool, len(g.Values))
 	var todo []*Value
 	need := func(v *Value) {
@@ -30,11 +40,7 @@ func DCE(g *Graph) error {
 			need(a)
 		}
 	}
-	if len(needed) < len(g.Values) {
-		g.dropPlan()
-		g.Values = slices.DeleteFunc(g.Values, func(v *Value) bool { return !needed[v] })
-	}
-	return nil
+	return needed
 }
 
 // droppable reports whether values of the operation may go when unused.

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,7 +28,7 @@ func (g *Graph) WriteDot(w io.Writer, o DotOptions) error {
 	d.choose(g)
 	fmt.Fprintf(d, "digraph %s {\n", strconv.Quote(g.Name))
 	d.WriteString("  node [shape=box fontname=\"Helvetica\" fontsize=10 margin=\"0.08,0.04\"]\n  edge [fontname=\"Helvetica\" fontsize=8 color=\"#666666\"]\n")
-	for layer := -1; layer <= d.top; layer++ {
+	for _, layer := range slices.Sorted(maps.Keys(d.layers)) {
 		d.cluster(g, layer)
 	}
 	for _, v := range g.Values {
@@ -47,27 +49,22 @@ func (g *Graph) WriteDot(w io.Writer, o DotOptions) error {
 
 type dotWriter struct {
 	*bufio.Writer
-	o     DotOptions
-	drawn map[*Value]bool
-	top   int // highest layer drawn
+	o      DotOptions
+	drawn  map[*Value]bool
+	layers map[int]bool
 }
 
 // choose decides which values are drawn.
 func (d *dotWriter) choose(g *Graph) {
-	d.drawn = map[*Value]bool{}
-	d.top = -1
+	d.drawn, d.layers = map[*Value]bool{}, map[int]bool{}
 	draw := func(v *Value) {
 		if d.o.Leaves || v.Op != OpWeight && v.Op != OpConst {
 			d.drawn[v] = true
-			d.top = max(d.top, v.Layer)
+			d.layers[v.Layer] = true
 		}
 	}
 	for _, v := range g.Values {
-		wanted := d.o.Layers == nil
-		for _, l := range d.o.Layers {
-			wanted = wanted || l == v.Layer
-		}
-		if !wanted {
+		if d.o.Layers != nil && !slices.Contains(d.o.Layers, v.Layer) {
 			continue
 		}
 		draw(v)

@@ -21,14 +21,15 @@ func (p *parser) value() error {
 		return p.failHere("=")
 	}
 	v := &Value{ID: id, Layer: -1}
+	p.skip()
+	opAt := p.pos
 	if err := p.operation(v); err != nil {
 		return err
 	}
-	attrs, attrsAt, err := p.attrs(v.Op)
-	if err != nil {
+	if v.Attrs, err = p.attrs(v.Op); err != nil {
 		return err
 	}
-	if err := p.typ(v, attrs, attrsAt); err != nil {
+	if err := p.typ(v, opAt); err != nil {
 		return err
 	}
 	if err := p.place(v); err != nil {
@@ -82,17 +83,17 @@ func opNames() string {
 
 // attrs reads {key=value, key=value}, checked against the operation, defaults
 // filled in.
-func (p *parser) attrs(op *Op) (Attrs, int, error) {
+func (p *parser) attrs(op *Op) (Attrs, error) {
 	p.skip()
 	at := p.pos
 	var a Attrs
 	if p.take("{") {
 		for n := 0; !p.take("}"); n++ {
 			if n > 0 && !p.take(",") {
-				return nil, at, p.failHere(", or }")
+				return nil, p.failHere(", or }")
 			}
 			if err := p.attrPair(op, &a); err != nil {
-				return nil, at, err
+				return nil, err
 			}
 		}
 	}
@@ -101,11 +102,11 @@ func (p *parser) attrs(op *Op) (Attrs, int, error) {
 			continue
 		}
 		if s.Required {
-			return nil, at, p.fail(at, "no attribute "+s.Name, fmt.Sprintf("a %s: %s needs it", attrType(s.Default), op.Name))
+			return nil, p.fail(at, "no attribute "+s.Name, fmt.Sprintf("a %s: %s needs it", attrType(s.Default), op.Name))
 		}
 		a = a.With(s.Name, s.Default)
 	}
-	return a, at, nil
+	return a, nil
 }
 
 func (p *parser) attrPair(op *Op, a *Attrs) error {
@@ -172,8 +173,7 @@ func (p *parser) attrValue() string {
 
 // typ reads the type and compares it with the one that follows from the
 // arguments. Only leaves need it.
-func (p *parser) typ(v *Value, attrs Attrs, attrsAt int) error {
-	v.Attrs = attrs
+func (p *parser) typ(v *Value, opAt int) error {
 	declared := false
 	p.skip()
 	at := p.pos
@@ -197,9 +197,9 @@ func (p *parser) typ(v *Value, attrs Attrs, attrsAt int) error {
 	for i, a := range v.Args {
 		types[i] = a.Type
 	}
-	t, err := v.Op.Infer(types, attrs)
+	t, err := v.Op.Infer(types, v.Attrs)
 	if err != nil {
-		return p.fail(attrsAt, fmt.Sprintf("operands that do not fit %s: %v", v.Op.Name, err), "operands that fit")
+		return p.fail(opAt, fmt.Sprintf("operands that do not fit %s: %v", v.Op.Name, err), "operands that fit")
 	}
 	if declared && !t.Equal(v.Type) {
 		return p.fail(at, "type "+v.Type.String(), t.String()+", which follows from the arguments of "+v.Op.Name)

@@ -164,8 +164,12 @@ func newRewriter(g *Graph) (*rewriter, error) {
 		return nil, err
 	}
 	rw := &rewriter{g: g, users: make([][]*Value, g.nextID), outputs: make([]int, g.nextID), queued: make([]bool, g.nextID)}
+	needed := needed(g)
 	for _, i := range order {
 		v := g.Values[i]
+		if !needed[v] {
+			continue // waits for dce: neither rewritten nor a use
+		}
 		for _, a := range v.Args {
 			rw.users[a.ID] = append(rw.users[a.ID], v)
 		}

@@ -299,13 +299,14 @@ func (c *checker) plan() error {
 	var alive []*Value
 	for i, v := range c.g.Values {
 		m := v.Mem
-		if m == nil != !v.owns() {
-			return c.fail("plan", v, "has a place and needs none, or the reverse")
-		}
-		if m == nil {
+		if m == nil && !v.owns() {
 			continue
 		}
 		switch {
+		case m == nil:
+			return c.fail("plan", v, "has no place while others have one")
+		case !v.owns():
+			return c.fail("plan", v, "has a place but no memory of its own")
 		case m.Offset < 0 || m.Size < 0 || m.Offset%arenaAlign != 0 || m.Size > c.g.Arena || m.Offset > c.g.Arena-m.Size:
 			return c.fail("plan", v, "place %d+%d is unaligned or outside the arena of %d bytes", m.Offset, m.Size, c.g.Arena)
 		case m.First != i || m.Last < life[i]:
