@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"graphrun/archs"
+	"graphrun/backends"
+	"graphrun/backends/cpu"
+	"graphrun/backends/ref"
+	"graphrun/graph"
+	"graphrun/loaders"
+)
+
+// Options say how a model is opened. The zero value is right for one person
+// talking to a model.
+type Options struct {
+	// Backend is "cpu", the default, or "ref", the slow oracle.
+	Backend string
+	// Threads is the number of workers; 0 lets the backend choose.
+	Threads int
+	// Context is the number of positions a sequence may have. 0 is what the
+	// model was trained for, but at most 4096, because each position costs
+	// memory whether it is used or not. More than the model was trained for is
+	// allowed and gives a warning.
+	Context int
+	// Chunk is the number of tokens a step takes at most, 0 is 512; never more
+	// than Context times MaxSeqs.
+	Chunk int
+	// KV is the element type of keys and values: f16 (the default; f32 for the
+	// backend "ref"), f32 or q8_0.
+	KV graph.DType
+	// MaxSeqs is the number of sequences that fit the KV cache at full length
+	// and that a step can mix, 0 is 1.
+	MaxSeqs int
+	// MaxRows is the number of rows of logits a step gives at most. 0 is as
+	// many as 16 MiB hold, at least MaxSeqs, at most Chunk. More make Score and
+	// Perplexity faster.
+	MaxRows int
+	// Off names compiler passes to leave out, OnPass watches them.
+	Off    []string
+	OnPass func(s graph.PassStat, g *graph.Graph)
+	// Check verifies the graph between passes, and the weights for numbers that
+	// are not finite, which reads the whole file.
+	Check bool
+	// Overcommit opens a model that the machine cannot hold, with a warning.
+	Overcommit bool
+}
+
+const (
+	defaultContext = 4096
+	defaultChunk   = 512
+	rowsBytes      = 16 << 20
+)
+
+// Backends returns the names that Options.Backend knows.
+func Backends() []string { return []string{"cpu", "ref"} }
+
+func (o *Options) backend() (backends.Backend, error) {
+	switch o.Backend {
+	case "", "cpu":
+		return cpu.Backend{}, nil
+	case "ref":
+		return ref.Backend{}, nil
+	}
+	return nil, &loaders.UnsupportedError{What: "backend", Name: fmt.Sprintf("%q", o.Backend), Known: Backends()}
+}
+
+// limits resolves the sizes for a model with the given vocabulary and training
+// length.
+func (o *Options) limits(vocab, trained int) (Limits, error) {
+	for _, f := range []struct {
+		name string
+		n    int
+	}{{"context", o.Context}, {"chunk", o.Chunk}, {"number of sequences", o.MaxSeqs}, {"number of rows", o.MaxRows}} {
+		if f.n < 0 || f.n > 1<<30 {
+			return Limits{}, fmt.Errorf("engine: the %s is %d, want 0 (the default) to %d", f.name, f.n, 1<<30)
+		}
+	}
+	l := Limits{Vocab: vocab, Context: o.Context, Step: o.Chunk, Rows: o.MaxRows, Seqs: max(o.MaxSeqs, 1)}
+	if l.Context == 0 {
+		l.Context = defaultContext
+		if trained > 0 {
+			l.Context = min(trained, defaultContext)
+		}
+	}
+	if l.Step == 0 {
+		l.Step = defaultChunk
+	}
+	l.Step = max(min(l.Step, l.Context*l.Seqs), l.Seqs)
+	if l.Rows == 0 {
+		l.Rows = rowsBytes / (4 * vocab)
+	}
+	l.Rows = min(max(l.Rows, l.Seqs), l.Step)
+	return l, nil
+}
+
+// Model is an opened model: file, architecture, tokenizer, compiled program
+// and KV cache.
+type Model struct {
+	File      *loaders.Model
+	Arch      *archs.Model
+	Tokenizer *loaders.Tokenizer
+	Graph     *graph.Graph // as built, before any pass
+
+	o        Options
+	backend  backends.Backend
+	limits   Limits
+	cache    *Cache
+	batch    *Batch
+	memory   MemoryReport
+	warnings []string
+
+	mu       sync.Mutex
+	embedder *Batch // the program without head that Embed compiles
+	closed   bool
+}
+
+// Open opens a model file and compiles it. The error of a machine too small is
+// a *MemoryError, and comes before the memory is taken.
+func Open(path string, o Options) (*Model, error) {
+	f, err := loaders.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return open(f, o)
+}
+
+// OpenBytes opens a model that is in memory, such as an embedded one. name
+// stands for the path in errors. data must not change until Close.
+func OpenBytes(name string, data []byte, o Options) (*Model, error) {
+	f, err := loaders.OpenBytes(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return open(f, o)
+}
+
+func open(f *loaders.Model, o Options) (*Model, error) {
+	m := &Model{File: f, o: o}
+	if err := m.build(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Model) build() (err error) {
+	if m.backend, err = m.o.backend(); err != nil {
+		return err
+	}
+	if m.o.Check {
+		if err := m.File.CheckFinite(); err != nil {
+			return err
+		}
+	}
+	if m.Arch, err = archs.Load(m.File); err != nil {
+		return err
+	}
+	v, err := loaders.VocabFromGGUF(m.File.Meta, m.File.Path)
+	if err != nil {
+		return err
+	}
+	if m.Tokenizer, err = loaders.NewTokenizer(v); err != nil {
+		return err
+	}
+	kv := m.o.KV
+	if kv == graph.Invalid && m.o.Backend == "ref" {
+		kv = graph.F32
+	}
+	if m.Graph, err = m.Arch.Graph(archs.GraphOptions{KV: kv}); err != nil {
+		return err
+	}
+	if m.limits, err = m.o.limits(m.Arch.V, m.Arch.ContextLength); err != nil {
+		return err
+	}
+	m.warnings = append(slices.Clone(m.Arch.Warnings), m.Tokenizer.Warnings()...)
+	if t := m.Arch.ContextLength; t > 0 && m.limits.Context > t {
+		m.warn("the context of %d is longer than the %d positions the model was trained for", m.limits.Context, t)
+	}
+	m.batch, m.memory, err = m.compile(m.Graph, m.limits)
+	if err != nil {
+		return err
+	}
+	m.cache = m.batch.cache
+	return nil
+}
+
+func (m *Model) warn(format string, args ...any) {
+	m.warnings = append(m.warnings, fmt.Sprintf(format, args...))
+}
+
+// compile makes a program of g with a KV cache of its own.
+func (m *Model) compile(g *graph.Graph, l Limits) (*Batch, MemoryReport, error) {
+	z := cacheSize(g, l)
+	dims := graph.Dims{"T": l.Step, "R": l.Rows, "N": l.Seqs, "C": z.C(), "CW": z.CW(),
+		"S": z.Full * PageSize, "SW": z.Ring * PageSize}
+	r := estimate(g, dims)
+	if !r.fits() {
+		err := &MemoryError{r}
+		if !m.o.Overcommit {
+			return nil, r, err
+		}
+		m.warn("%v; opened all the same", err)
+	}
+	prog, err := m.backend.Compile(g, weights{m.File}, backends.Options{Threads: m.o.Threads, Dims: dims,
+		Off: m.o.Off, Check: m.o.Check, OnPass: m.o.OnPass})
+	if err != nil {
+		return nil, r, err
+	}
+	if mem := prog.Memory(); mem.Arena > 0 {
+		r.Arena = mem.Arena + mem.Scratch
+		r.sum()
+	}
+	b, err := newBatch(prog, g, NewCache(z), l)
+	if err != nil {
+		return nil, r, errors.Join(err, prog.Close())
+	}
+	return b, r, nil
+}
+
+// cacheSize finds what the graph's caches need.
+func cacheSize(g *graph.Graph, l Limits) CacheSize {
+	z := CacheSize{Context: l.Context, Step: min(l.Step, l.Context)}
+	full := false
+	for _, v := range g.Values {
+		if v.Op == graph.OpCache {
+			w := v.Attrs.Int("window")
+			z.Window = max(z.Window, w)
+			full = full || w == 0
+		}
+	}
+	if full {
+		z.Full = l.Seqs * z.C()
+	}
+	z.Ring = l.Seqs * z.CW()
+	return z
+}
+
+// Close stops the workers and unmaps the file. No session may be in use.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	err := m.batch.prog.Close()
+	if m.embedder != nil {
+		err = errors.Join(err, m.embedder.prog.Close())
+	}
+	if m.File != nil {
+		err = errors.Join(err, m.File.Close())
+	}
+	return err
+}
+
+// Acquire waits until no other goroutine runs steps, and lends the model's
+// batch until Release. It fails only when ctx ends first.
+func (m *Model) Acquire(ctx context.Context) (*Batch, error) { return m.batch.acquire(ctx) }
+
+// Limits returns the largest sizes of steps and sequences.
+func (m *Model) Limits() Limits { return m.limits }
+
+// Memory returns the memory report.
+func (m *Model) Memory() MemoryReport { return m.memory }
+
+// Cache returns the KV cache, for sequences of one's own.
+func (m *Model) Cache() *Cache { return m.cache }
+
+// Program returns the compiled program, for its graph and its memory. Steps are
+// run through Acquire.
+func (m *Model) Program() backends.Program { return m.batch.prog }
+
+// Warnings returns what was odd about file, vocabulary and options, and the
+// rules that were followed, one sentence each.
+func (m *Model) Warnings() []string { return m.warnings }
+
+// Encode returns the tokens of a prompt as the vocabulary wants it: with one
+// BOS if it adds one. Control tokens spelled in the text are text.
+func (m *Model) Encode(text string) []int32 {
+	return m.Tokenizer.Encode(text, loaders.EncodeOptions{AddSpecial: true, OneBOS: true})
+}
+
+// weights gives the tensors of a file to a backend where they lie.
+type weights struct{ f *loaders.Model }
+
+// Weight implements backends.Weights.
+func (w weights) Weight(name string) (*graph.Tensor, error) {
+	t, ok := w.f.Tensor(name)
+	if !ok {
+		return nil, &loaders.TensorError{Format: "engine", File: w.f.Path, Name: name, Err: errors.New("not in the file")}
+	}
+	return tensor(t)
+}

@@ -1,0 +1,265 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// ErrNoToken says that no token can be chosen: every logit is minus infinity
+// after biases and suppressed ids.
+var ErrNoToken = errors.New("engine: no token can be chosen: every logit is -inf")
+
+// SampleOptions say how a token is chosen from logits. The zero value is the
+// most likely token. Where a number lies outside its range the rule is written
+// beside it; NaN is refused everywhere.
+//
+// The steps, in this order: Bias and Suppress, RepeatPenalty, TopK, MinP, TopP,
+// Temperature, draw. TopP and MinP look at probabilities at temperature 1, so
+// that a high temperature does not open the door to unlikely tokens.
+type SampleOptions struct {
+	// Temperature divides the logits before the draw. 0 takes the largest
+	// logit, of equal ones the lowest id. Negative or infinite is refused.
+	Temperature float64
+	// TopK keeps the K largest logits, of equal ones the lower ids. 0, a
+	// negative number or one above the vocabulary keeps all.
+	TopK int
+	// TopP keeps the fewest tokens that have probability P together, at least
+	// one. 0 and below, 1 and above keep all: a caller whose users mean "only
+	// the first" by 0 passes a tiny number.
+	TopP float64
+	// MinP keeps tokens with at least P times the probability of the likeliest.
+	// 0 and below keeps all; above 1 is 1, which keeps only the likeliest.
+	MinP float64
+	// RepeatPenalty divides the positive and multiplies the negative logits of
+	// the last RepeatWindow tokens, prompt included. 0 and 1 change nothing;
+	// negative or infinite is refused; others are brought into 1e-6 to 1e6.
+	RepeatPenalty float64
+	// RepeatWindow counts the tokens RepeatPenalty looks back on: 0 is 64, a
+	// negative number the whole text.
+	RepeatWindow int
+	// Bias is added to the logits of single tokens. +inf and ids outside the
+	// vocabulary are refused; -inf suppresses.
+	Bias []Bias
+	// Suppress names tokens that are never chosen.
+	Suppress []int32
+	// Seed starts the draws: same seed, options and logits, same tokens.
+	Seed uint64
+}
+
+// Bias is a number added to the logit of a token.
+type Bias struct {
+	ID  int32
+	Add float32
+}
+
+const defaultRepeatWindow = 64
+
+// check reports an option that no rule covers.
+func (o *SampleOptions) check(vocab int) error {
+	bad := func(name string, v float64, want string) error {
+		return fmt.Errorf("engine: sampling: %s is %v, want %s", name, v, want)
+	}
+	switch t := o.Temperature; {
+	case math.IsNaN(t) || t < 0 || math.IsInf(t, 0):
+		return bad("temperature", t, "a finite number from 0 up")
+	case math.IsNaN(o.TopP):
+		return bad("top_p", o.TopP, "a number")
+	case math.IsNaN(o.MinP):
+		return bad("min_p", o.MinP, "a number")
+	}
+	if p := o.RepeatPenalty; math.IsNaN(p) || p < 0 || math.IsInf(p, 0) {
+		return bad("repetition penalty", p, "a finite number from 0 up")
+	}
+	for _, b := range o.Bias {
+		if b.ID < 0 || int(b.ID) >= vocab {
+			return fmt.Errorf("engine: sampling: bias for token %d, the vocabulary has %d", b.ID, vocab)
+		}
+		if a := float64(b.Add); math.IsNaN(a) || math.IsInf(a, 1) {
+			return bad(fmt.Sprintf("bias of token %d", b.ID), a, "a number or -inf")
+		}
+	}
+	for _, id := range o.Suppress {
+		if id < 0 || int(id) >= vocab {
+			return fmt.Errorf("engine: sampling: suppressed token %d, the vocabulary has %d", id, vocab)
+		}
+	}
+	return nil
+}
+
+// Sampler chooses tokens from logits. It owns its scratch memory: after the
+// first call choosing allocates nothing. It is for one goroutine at a time.
+type Sampler struct {
+	o    SampleOptions
+	pcg  rand.PCG
+	work []float32   // the logits after biases and penalty
+	cand []candidate // what top-k, min-p and top-p work on
+	seen []uint32    // call number at which the penalty met a token
+	call uint32
+}
+
+// NewSampler returns a sampler for a vocabulary of the given size.
+func NewSampler(vocab int, o SampleOptions) (*Sampler, error) {
+	if err := o.check(vocab); err != nil {
+		return nil, err
+	}
+	if o.TopK <= 0 || o.TopK >= vocab {
+		o.TopK = 0
+	}
+	if o.TopP <= 0 || o.TopP >= 1 {
+		o.TopP = 0
+	}
+	o.MinP = min(max(o.MinP, 0), 1)
+	if o.RepeatPenalty == 0 {
+		o.RepeatPenalty = 1
+	}
+	if o.RepeatWindow == 0 {
+		o.RepeatWindow = defaultRepeatWindow
+	}
+	s := &Sampler{o: o}
+	s.Reset()
+	if len(o.Bias) > 0 || len(o.Suppress) > 0 || o.RepeatPenalty != 1 {
+		s.work = make([]float32, vocab)
+	}
+	if o.RepeatPenalty != 1 {
+		s.seen = make([]uint32, vocab)
+	}
+	if o.Temperature > 0 && (o.TopK > 0 || o.TopP > 0 || o.MinP > 0) {
+		s.cand = make([]candidate, 0, vocab)
+	}
+	return s, nil
+}
+
+// Reset starts the draws over from the seed.
+func (s *Sampler) Reset() { s.pcg.Seed(s.o.Seed, 0x9e3779b97f4a7c15) }
+
+// Pick chooses a token. logits are those after the last token of history; they
+// are not changed, and must hold no NaN and no +inf: the engine's step has
+// refused those. Only -inf everywhere is an error, ErrNoToken.
+func (s *Sampler) Pick(logits []float32, history []int32) (int32, error) {
+	x := s.adjust(logits, history)
+	best := argmax(x)
+	if best < 0 || math.IsInf(float64(x[best]), -1) {
+		return -1, ErrNoToken
+	}
+	if s.o.Temperature == 0 {
+		return best, nil
+	}
+	if s.cand == nil {
+		return s.drawAll(x, x[best]), nil
+	}
+	return s.drawCandidates(s.choose(x, x[best]), x[best]), nil
+}
+
+// adjust returns the logits after biases, suppressed ids and penalty.
+func (s *Sampler) adjust(logits []float32, history []int32) []float32 {
+	if s.work == nil {
+		return logits
+	}
+	x := s.work[:len(logits)]
+	copy(x, logits)
+	for _, b := range s.o.Bias {
+		x[b.ID] = min(x[b.ID]+b.Add, math.MaxFloat32)
+	}
+	if s.o.RepeatPenalty != 1 {
+		s.penalize(x, history)
+	}
+	for _, id := range s.o.Suppress {
+		x[id] = float32(math.Inf(-1))
+	}
+	return x
+}
+
+func (s *Sampler) penalize(x []float32, history []int32) {
+	if n := s.o.RepeatWindow; n > 0 && len(history) > n {
+		history = history[len(history)-n:]
+	}
+	if s.call++; s.call == 0 { // wrapped: old marks would look new
+		clear(s.seen)
+		s.call = 1
+	}
+	p := float32(min(max(s.o.RepeatPenalty, 1e-6), 1e6))
+	for _, id := range history {
+		if id < 0 || int(id) >= len(x) || s.seen[id] == s.call {
+			continue
+		}
+		s.seen[id] = s.call
+		switch {
+		case math.IsInf(float64(x[id]), -1): // stays: -inf times 0 is NaN
+		case x[id] > 0:
+			x[id] = min(x[id]/p, math.MaxFloat32)
+		default:
+			x[id] = max(x[id]*p, -math.MaxFloat32)
+		}
+	}
+}
+
+// argmax returns the index of the largest number, of equal ones the first, and
+// -1 when all are NaN.
+func argmax(x []float32) int32 {
+	best, top := int32(-1), float32(math.Inf(-1))
+	for i, v := range x {
+		if v > top {
+			best, top = int32(i), v
+		}
+	}
+	if best < 0 {
+		for i, v := range x {
+			if v == top {
+				return int32(i)
+			}
+		}
+	}
+	return best
+}
+
+// uniform returns a number in [0,1).
+func (s *Sampler) uniform() float64 { return float64(s.pcg.Uint64()>>11) * 0x1p-53 }
+
+// weight is the unnormalized probability of logit x where the largest is top:
+// at most 1, never NaN.
+func (s *Sampler) weight(x, top float32) float64 {
+	return math.Exp((float64(x) - float64(top)) / s.o.Temperature)
+}
+
+// drawAll draws from the whole vocabulary in two passes.
+func (s *Sampler) drawAll(x []float32, top float32) int32 {
+	sum := 0.0
+	for _, v := range x {
+		sum += s.weight(v, top)
+	}
+	r := s.uniform() * sum
+	last := int32(-1)
+	for i, v := range x {
+		w := s.weight(v, top)
+		if w == 0 {
+			continue
+		}
+		last = int32(i)
+		if r -= w; r < 0 {
+			break
+		}
+	}
+	return last // never -1: the largest has weight 1
+}
+
+func (s *Sampler) drawCandidates(c []candidate, top float32) int32 {
+	sum := 0.0
+	for i := range c {
+		c[i].w = s.weight(c[i].x, top)
+		sum += c[i].w
+	}
+	r := s.uniform() * sum
+	last := int32(-1)
+	for i := range c {
+		if c[i].w == 0 {
+			continue
+		}
+		last = c[i].id
+		if r -= c[i].w; r < 0 {
+			break
+		}
+	}
+	return last
+}
