@@ -26,10 +26,10 @@ var opQuantize = graph.Register(&graph.Op{
 //	q8:  K int8 numbers, K/32 f32 scales, K/32 int32 sums of the 32 numbers
 //	q8k: K int8 numbers, K/256 f32 scales, K/16 int16 sums of 16 numbers each
 //
-// Ties round to even. Scales are f32, so no finite x overflows them; a block
-// too small for a normal scale, below 127·2^-126, becomes zeros with scale 0. A
-// block with a NaN or an infinity in it gets the scale NaN, so that the fault
-// shows in the product.
+// Ties round to even. Scales are f32, so no finite x overflows them; a block of
+// numbers below 2^-100 becomes zeros with scale 0. A block with a NaN or an
+// infinity in it becomes zeros with a scale that is not finite, so that the
+// fault shows in the product.
 // The builder records ErrShape if K is no multiple of the block.
 func Quantize(b *graph.Builder, x *graph.Value, to graph.DType) *graph.Value {
 	return b.Op(opQuantize, graph.MakeAttrs("to", to.String()), x)
@@ -62,9 +62,9 @@ func ActType(w graph.DType) graph.DType {
 	return graph.Q8
 }
 
-// minScale is the smallest normal f32: scales below it would be subnormal and
-// make arithmetic slow.
-const minScale = 0x1p-126
+// quantMin is the smallest maximum a block is quantized with: it keeps 127/max
+// finite and scales above the subnormal range, where arithmetic is slow.
+const quantMin = 0x1p-100
 
 func quantizeKernel(c *graph.Call, lo, hi int) {
 	k := c.Param.(int)
@@ -103,7 +103,7 @@ func quantizeBlock(q []byte, x []float32) float32 {
 	}
 	bad := amax != amax || math.IsInf(float64(amax), 0)
 	d := amax / 127
-	if bad || d < minScale {
+	if bad || amax < quantMin {
 		clear(q)
 		if bad {
 			return float32(math.NaN())

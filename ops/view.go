@@ -11,13 +11,13 @@ var (
 		Name: "reshape", Doc: "the same rows with other dimensions inside",
 		MinArgs: 1, MaxArgs: 1, Flags: graph.Pure | graph.View,
 		Attrs: []graph.AttrSpec{{Name: "shape", Default: []int(nil), Required: true}},
-		Infer: inferReshape, Prepare: prepareView, Units: oneUnit, Kernel: viewKernel,
+		Infer: inferReshape, Prepare: prepareView, Kernel: viewKernel,
 	})
 	opCols = graph.Register(&graph.Op{
 		Name: "cols", Doc: "y[t,i] = x[t,from+i], i < to-from",
 		MinArgs: 1, MaxArgs: 1, Flags: graph.Pure | graph.View,
 		Attrs: []graph.AttrSpec{{Name: "from", Default: 0, Required: true}, {Name: "to", Default: 0, Required: true}},
-		Infer: inferCols, Prepare: prepareView, Units: oneUnit, Kernel: viewKernel,
+		Infer: inferCols, Prepare: prepareView, Kernel: viewKernel,
 	})
 )
 
@@ -86,20 +86,17 @@ func inferCols(a []graph.Type, at graph.Attrs) (graph.Type, error) {
 	return rows(graph.F32, a[0].Shape, to-from), nil
 }
 
-func oneUnit(*graph.Call) int { return 1 }
-
 // ViewOffset returns the element of argument 0 a view starts at. The rows of a
 // view are as far apart as those of its argument.
 func ViewOffset(v *graph.Value) int { return v.Attrs.Int("from") }
 
 func prepareView(v *graph.Value) (any, error) { return ViewOffset(v), nil }
 
-// viewKernel copies nothing: it points Out at the storage of In[0].
+// viewKernel copies, for programs that give views storage of their own. Where
+// Out shows the storage of In[0] already it changes nothing.
 func viewKernel(c *graph.Call, lo, hi int) {
-	if lo >= hi {
-		return
+	from := c.Param.(int)
+	for t := lo; t < hi; t++ {
+		copy(c.Out.Row(t), c.In[0].Row(t)[from:])
 	}
-	x := c.In[0]
-	c.Out.F32 = x.F32[min(c.Param.(int), len(x.F32)):]
-	c.Out.Stride = x.Stride
 }
