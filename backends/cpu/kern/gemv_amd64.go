@@ -18,7 +18,7 @@ type gemvArgs struct {
 	ldx    int            // bytes from token to token
 	y      unsafe.Pointer // first token's result for the first row
 	ldy    int            // bytes from token to token
-	mask   [2]uint64      // bytes of the last step's two loads that exist
+	mask   [2]uint64      // bytes (plain types: elements) of the last step's two loads that exist
 	tail   int            // blocks beyond the whole steps
 }
 
@@ -41,6 +41,7 @@ const (
 	prepQuadsMin
 	prepSuper
 	prepGroups
+	prepAsIs // activations are used as they are
 )
 
 // gemvFormat describes the row kernels of a weight type.
@@ -57,6 +58,9 @@ var gemvs = [graph.Q8]gemvFormat{
 	graph.Q4_K: {prepSuper, 4, 1152, 0},
 	graph.Q5_K: {prepSuper, 4, 1152, 0},
 	graph.Q6_K: {prepGroups, 1, 320, 0},
+	graph.F32:  {prepAsIs, 64, 256, 0},
+	graph.F16:  {prepAsIs, 64, 256, 0},
+	graph.BF16: {prepAsIs, 64, 256, 0},
 }
 
 // maxRowTokens is the most tokens a row kernel takes at once.
@@ -71,7 +75,10 @@ const superTail = 384
 
 func (g *gemvFormat) preparedBytes(w graph.DType, k int) int {
 	nb := k / w.BlockElems()
-	if g.prep == prepSuper {
+	switch g.prep {
+	case prepAsIs:
+		return 0
+	case prepSuper:
 		return nb/g.blocks*g.xBytes + nb%g.blocks*superTail
 	}
 	return (nb + g.blocks - 1) / g.blocks * g.xBytes
@@ -80,15 +87,21 @@ func (g *gemvFormat) preparedBytes(w graph.DType, k int) int {
 // mulRows is Mul with the row kernels. The activations are arranged once, in
 // scratch; then each chunk of rows is multiplied with all tokens.
 func mulRows(g *gemvFormat, y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
-	size := g.preparedBytes(w.Type, w.K)
-	for t := range T {
-		g.prepare(w, x[t*ldx:], scratch[t*size:])
+	if g.prep != prepAsIs {
+		size := g.preparedBytes(w.Type, w.K)
+		for t := range T {
+			g.prepare(w, x[t*ldx:], scratch[t*size:])
+		}
+		x, ldx = scratch, size
 	}
 	bs, rb := w.Type.BlockBytes(), w.rowBytes()
 	nb := w.K / w.Type.BlockElems()
-	a := gemvArgs{stride: rb, steps: nb / g.blocks, ldx: size, ldy: 4 * ldy, tail: nb % g.blocks}
+	a := gemvArgs{stride: rb, steps: nb / g.blocks, ldx: ldx, ldy: 4 * ldy, tail: nb % g.blocks}
 	a.mask[0] = lowBits(a.tail * bs)
 	a.mask[1] = lowBits(a.tail*bs - g.second)
+	if g.prep == prepAsIs {
+		a.mask[0] = lowBits(a.tail)
+	}
 	for n := lo; n < hi; n += rowsPerCall {
 		a.rows = min(rowsPerCall, hi-n)
 		a.w = ptr(w.Data, n*rb)
@@ -97,7 +110,7 @@ func mulRows(g *gemvFormat, y []float32, ldy int, w *Mat, x []byte, ldx int, T, 
 			if group > maxRowTokens {
 				group = min(maxRowTokens, (group+1)/2)
 			}
-			a.x, a.y = ptr(scratch, t*size), ptr(y, t*ldy+n)
+			a.x, a.y = ptr(x, t*ldx), ptr(y, t*ldy+n)
 			gemvChunk(w.Type, group, &a)
 			t += group
 		}
@@ -195,6 +208,30 @@ func gemvChunk(w graph.DType, T int, a *gemvArgs) {
 		gemvQ6_KT3AVX512(a)
 	case int(graph.Q6_K)<<3 | 4:
 		gemvQ6_KT4AVX512(a)
+	case int(graph.F32)<<3 | 1:
+		gemvF32T1AVX512(a)
+	case int(graph.F32)<<3 | 2:
+		gemvF32T2AVX512(a)
+	case int(graph.F32)<<3 | 3:
+		gemvF32T3AVX512(a)
+	case int(graph.F32)<<3 | 4:
+		gemvF32T4AVX512(a)
+	case int(graph.F16)<<3 | 1:
+		gemvF16T1AVX512(a)
+	case int(graph.F16)<<3 | 2:
+		gemvF16T2AVX512(a)
+	case int(graph.F16)<<3 | 3:
+		gemvF16T3AVX512(a)
+	case int(graph.F16)<<3 | 4:
+		gemvF16T4AVX512(a)
+	case int(graph.BF16)<<3 | 1:
+		gemvBF16T1AVX512(a)
+	case int(graph.BF16)<<3 | 2:
+		gemvBF16T2AVX512(a)
+	case int(graph.BF16)<<3 | 3:
+		gemvBF16T3AVX512(a)
+	case int(graph.BF16)<<3 | 4:
+		gemvBF16T4AVX512(a)
 	default:
 		panic("kern: no row kernel")
 	}

@@ -163,3 +163,99 @@ func gemvQ6_KT3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvQ6_KT4AVX512(a *gemvArgs)
+
+// gemvF32T1AVX512 multiplies rows of F32 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF32T1AVX512(a *gemvArgs)
+
+// gemvF32T2AVX512 multiplies rows of F32 with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF32T2AVX512(a *gemvArgs)
+
+// gemvF32T3AVX512 multiplies rows of F32 with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF32T3AVX512(a *gemvArgs)
+
+// gemvF32T4AVX512 multiplies rows of F32 with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF32T4AVX512(a *gemvArgs)
+
+// gemvF16T1AVX512 multiplies rows of F16 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF16T1AVX512(a *gemvArgs)
+
+// gemvF16T2AVX512 multiplies rows of F16 with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF16T2AVX512(a *gemvArgs)
+
+// gemvF16T3AVX512 multiplies rows of F16 with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF16T3AVX512(a *gemvArgs)
+
+// gemvF16T4AVX512 multiplies rows of F16 with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF16T4AVX512(a *gemvArgs)
+
+// gemvBF16T1AVX512 multiplies rows of BF16 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvBF16T1AVX512(a *gemvArgs)
+
+// gemvBF16T2AVX512 multiplies rows of BF16 with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvBF16T2AVX512(a *gemvArgs)
+
+// gemvBF16T3AVX512 multiplies rows of BF16 with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvBF16T3AVX512(a *gemvArgs)
+
+// gemvBF16T4AVX512 multiplies rows of BF16 with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvBF16T4AVX512(a *gemvArgs)

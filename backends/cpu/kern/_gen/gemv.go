@@ -27,12 +27,15 @@ type stepper struct {
 	tailW, tailX int
 	tailLoop     bool
 	prefetch     int
+	// accs is the number of accumulators per token; 0 means 1. step gets all
+	// tokens' first accumulators, then all second ones, and so on.
+	accs int
 }
 
 var masks [2]reg.Register
 
 func genGEMV() {
-	for _, s := range []*stepper{stepQ8_0(), stepNibble("Q4_0", 18, 2, nil), stepQ4K(false), stepQ4K(true), step16(superQ6K())} {
+	for _, s := range []*stepper{stepQ8_0(), stepNibble("Q4_0", 18, 2), stepQ4K(false), stepQ4K(true), step16(superQ6K()), stepFloat("F32", 4), stepFloat("F16", 2), stepFloat("BF16", 2)} {
 		for t := 1; t <= 4; t++ {
 			gemv(s, t)
 		}
@@ -63,7 +66,7 @@ func gemv(s *stepper, n int) {
 	w := c.GP64()
 	c.MOVQ(row, w)
 	x := tokensAt(x0, ldx, n)
-	acc := make([]reg.VecVirtual, n)
+	acc := make([]reg.VecVirtual, n*max(1, s.accs))
 	for t := range acc {
 		acc[t] = c.ZMM()
 		c.VPXORD(acc[t], acc[t], acc[t])
@@ -95,7 +98,12 @@ func gemv(s *stepper, n int) {
 	c.Label("sum")
 	tmp := c.ZMM()
 	yt := tokensAt(y, ldy, n)
-	for t := range acc {
+	for half := len(acc) / 2; half >= n; half /= 2 {
+		for t := range half {
+			c.VADDPS(acc[t+half], acc[t], acc[t])
+		}
+	}
+	for t := range n {
 		c.VMOVSS(sumTo(acc[t], tmp), yt.at(t, 0))
 	}
 	c.ADDQ(operand.I8(4), y)
@@ -149,7 +157,7 @@ func stepQ8_0() *stepper {
 // unsigned weight. Prepared activations, per 128 elements: the first halves of
 // the four blocks, the second halves, 16 int32 corrections (−offset·Σ of a
 // lane's 8 numbers) or 16 f32 dx·Σ for formats with minima, 16 f32 scales.
-func stepNibble(name string, block, nib int, more *nibbleMore) *stepper {
+func stepNibble(name string, block, nib int) *stepper {
 	second := 4*block - 16 // start of the second load
 	src := func(o int) byte {
 		if o < 64 {
@@ -195,4 +203,48 @@ func stepNibble(name string, block, nib int, more *nibbleMore) *stepper {
 	return s
 }
 
-type nibbleMore struct{}
+// stepFloat takes 64 plain elements, with f32 activations as they are. A tail
+// of up to 63 elements is masked.
+func stepFloat(name string, size int) *stepper {
+	s := &stepper{
+		name: name, wBytes: 64 * size, xBytes: 256, prefetch: 8192, accs: 4,
+		doc: "\t\tf32(w)·x   in 64 lanes",
+	}
+	s.step = func(w reg.GPVirtual, x tokens, acc []reg.VecVirtual, tail bool) {
+		n := len(acc) / 4
+		for i := range 4 {
+			q, k := c.ZMM(), c.K()
+			mem := at(w, 16*size*i)
+			if tail {
+				c.KSHIFTRQ(operand.U8(16*i), masks[0], k)
+			}
+			switch {
+			case name == "F32" && tail:
+				c.VMOVUPS_Z(mem, k, q)
+			case name == "F32":
+				c.VMOVUPS(mem, q)
+			case name == "F16" && tail:
+				c.VMOVDQU16_Z(mem, k, q.AsY())
+				c.VCVTPH2PS(q.AsY(), q)
+			case name == "F16":
+				c.VCVTPH2PS(mem, q)
+			case tail:
+				c.VPMOVZXWD_Z(mem, k, q)
+				c.VPSLLD(operand.U8(16), q, q)
+			default:
+				c.VPMOVZXWD(mem, q)
+				c.VPSLLD(operand.U8(16), q, q)
+			}
+			for t := range n {
+				if tail {
+					f := c.ZMM()
+					c.VMOVUPS_Z(x.at(t, 64*i), k, f)
+					c.VFMADD231PS(f, q, acc[i*n+t])
+				} else {
+					c.VFMADD231PS(x.at(t, 64*i), q, acc[i*n+t])
+				}
+			}
+		}
+	}
+	return s
+}
