@@ -91,8 +91,8 @@ func (m *Model) checkLayer(c *Config, l *Layer) {
 		c.FailKey("attention.head_count", "at least 1 head in layer %d", l.Index)
 	case l.G == 0 || l.H%l.G != 0:
 		c.FailKey("attention.head_count_kv", "a divisor of the %d query heads of layer %d", l.H, l.Index)
-	case l.K%2 != 0 || l.K == 0:
-		c.FailKey(c.ofKind("attention.key_length", l), "an even number above 0")
+	case l.K%2 != 0 || l.K == 0 || l.K > ops.MaxHeadWidth:
+		c.FailKey(c.ofKind("attention.key_length", l), "%s", headWidth.Want)
 	case l.Rope.Dims%2 != 0 || l.Rope.Dims == 0 || l.Rope.Dims > l.K:
 		c.FailKey(c.ofKind("rope.dimension_count", l), "an even number up to the head width %d of layer %d", l.K, l.Index)
 	case l.Dense() && l.F == 0:
@@ -138,6 +138,9 @@ func (l *Layer) Scaling(c *Config) {
 	case "linear":
 		l.Rope.Linear = factor
 	case "yarn":
+		if factor < 1 {
+			c.FailKey("rope.scaling.factor", "at least 1 with rope.scaling.type yarn")
+		}
 		l.Rope.Yarn = ops.Yarn{
 			Factor:      factor,
 			OrigContext: c.Int("rope.scaling.original_context_length"),
