@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"graphrun/graph"
 )
@@ -42,18 +41,11 @@ type Options struct {
 	Off []string
 	// Check verifies the graph between passes and shuffles value order.
 	Check bool
-	// OnPass is called after each pass with its report and the graph.
-	OnPass func(r PassReport, g *graph.Graph)
-}
-
-// PassReport says what one pass did.
-type PassReport struct {
-	Name    string
-	Before  int // values before
-	After   int // values after
-	Changed bool
-	Skipped bool // switched off
-	Took    time.Duration
+	// Stop names the last pass to run, "" for all. A program needs all; the
+	// graph after a pass can be looked at.
+	Stop string
+	// OnPass is called after each pass with what it did and the graph.
+	OnPass func(s graph.PassStat, g *graph.Graph)
 }
 
 // Feed binds an input of the graph for one step. The sizes of its tensor bind

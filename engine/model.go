@@ -196,8 +196,7 @@ func (m *Model) warn(format string, args ...any) {
 // compile makes a program of g with a KV cache of its own.
 func (m *Model) compile(g *graph.Graph, l Limits) (*Batch, MemoryReport, error) {
 	z := cacheSize(g, l)
-	dims := graph.Dims{"T": l.Step, "R": l.Rows, "N": l.Seqs, "C": z.C(), "CW": z.CW(),
-		"S": z.Full * PageSize, "SW": z.Ring * PageSize}
+	dims := stepDims(l, z)
 	r := estimate(g, dims)
 	if !r.fits() {
 		err := &MemoryError{r}
@@ -220,6 +219,12 @@ func (m *Model) compile(g *graph.Graph, l Limits) (*Batch, MemoryReport, error) 
 		return nil, r, errors.Join(err, prog.Close())
 	}
 	return b, r, nil
+}
+
+// stepDims returns the largest sizes of the graph's named dimensions.
+func stepDims(l Limits, z CacheSize) graph.Dims {
+	return graph.Dims{"T": l.Step, "R": l.Rows, "N": l.Seqs, "C": z.C(), "CW": z.CW(),
+		"S": z.Full * PageSize, "SW": z.Ring * PageSize}
 }
 
 // cacheSize finds what the graph's caches need.

@@ -1,0 +1,105 @@
+package cpu
+
+import (
+	"fmt"
+	"maps"
+
+	"graphrun/backends"
+	"graphrun/graph"
+)
+
+// Backend compiles graphs for this processor.
+type Backend struct{}
+
+// Name returns "cpu".
+func (Backend) Name() string { return "cpu" }
+
+// smallStep bounds the tokens and rows of the plan for decoding.
+const smallStep = 16
+
+// Compile implements backends.Backend: it optimizes a copy of g, plans memory
+// for steps of up to smallStep tokens and for the largest, and starts the
+// workers.
+func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (backends.Program, error) {
+	dims := maps.Clone(o.Dims)
+	if err := checkDims(g, dims); err != nil {
+		return nil, err
+	}
+	o.Stop = ""
+	opt, err := Optimize(g, o)
+	if err != nil {
+		return nil, err
+	}
+	store, mem, err := newStorage(opt, w, dims)
+	if err != nil {
+		return nil, err
+	}
+	threads := o.Threads
+	if threads <= 0 {
+		threads = DefaultThreads()
+	}
+	p := &program{g: opt, max: dims, dims: maps.Clone(dims), mem: mem, store: store}
+	for _, v := range opt.Values {
+		if v.Op == graph.OpInput {
+			p.inputs = append(p.inputs, v)
+		}
+	}
+	p.fed = make([]*graph.Tensor, len(p.inputs))
+	p.checks = newChecks(opt, p.inputs, dims)
+
+	graphs := []*graph.Graph{opt}
+	if small := smallDims(dims); !maps.Equal(small, dims) {
+		g, err := replan(opt, small)
+		if err != nil {
+			return nil, err
+		}
+		graphs = []*graph.Graph{g, opt}
+	}
+	arena, scratch := 0, 0
+	for _, g := range graphs {
+		arena = max(arena, g.Arena)
+	}
+	store.arena = alignedBytes(arena)
+	for _, g := range graphs {
+		pl, need, err := newPlan(g, store, p.inputs)
+		if err != nil {
+			return nil, err
+		}
+		scratch = max(scratch, need)
+		p.plans = append(p.plans, pl)
+	}
+	for range threads {
+		store.scratch = append(store.scratch, alignedBytes(scratch))
+	}
+	p.mem.Arena, p.mem.Scratch = arena, scratch*threads
+	p.team = newTeam(threads)
+	p.walk = p.walkPlan
+	return p, nil
+}
+
+// checkDims reports a named dimension that has no maximum.
+func checkDims(g *graph.Graph, dims graph.Dims) error {
+	for _, v := range g.Values {
+		for _, d := range v.Type.Shape {
+			if d.Name == "" {
+				continue
+			}
+			if n, ok := dims[d.Name]; !ok || n < 0 {
+				return fmt.Errorf("cpu: dimension %s of %s %s has no maximum in Options.Dims", d.Name, v, v.Label())
+			}
+		}
+	}
+	return nil
+}
+
+// smallDims returns the maxima of the plan for decoding: everything that
+// counts tokens is bounded by smallStep, everything else stays.
+func smallDims(dims graph.Dims) graph.Dims {
+	small := maps.Clone(dims)
+	for _, name := range []string{"T", "R"} {
+		if n, ok := small[name]; ok {
+			small[name] = min(n, smallStep)
+		}
+	}
+	return small
+}

@@ -1,0 +1,249 @@
+package cpu
+
+import (
+	"fmt"
+
+	"graphrun/backends/cpu/kern"
+	"graphrun/graph"
+)
+
+// lowering makes the kernel of a value whose operands are bound in c. It
+// returns nil when the operation's plain-Go kernel is to be used.
+type lowering func(l *lowered, c *graph.Call) error
+
+// lowered is what a lowering decides.
+type lowered struct {
+	run     kernel
+	units   func(c *graph.Call) int
+	grain   func(c *graph.Call) int
+	scratch func(c *graph.Call) int // bytes per worker at the plan's largest sizes
+}
+
+// lowerings maps operations to kernels of package kern. Every other operation
+// runs the plain-Go kernel of its definition.
+var lowerings = map[string]lowering{
+	"embed":        lowerEmbed,
+	"quantize":     lowerQuantize,
+	"matmul":       lowerMatMul,
+	"gatedmatmul":  lowerGatedMatMul,
+	"expertmatmul": lowerExpertMatMul,
+}
+
+// lower chooses the kernel of a call.
+func lower(c *graph.Call) (lowered, error) {
+	op := c.Value.Op
+	l := lowered{
+		units: op.Units,
+		grain: func(*graph.Call) int { return 1 },
+	}
+	if l.units == nil {
+		l.units = func(c *graph.Call) int { return c.Out.Rows() }
+	}
+	if low := lowerings[op.Name]; low != nil {
+		if err := low(&l, c); err != nil {
+			return l, fmt.Errorf("cpu: %s %s: %w", c.Value, c.Value.Label(), err)
+		}
+	}
+	if l.run == nil {
+		if op.Kernel == nil {
+			return l, fmt.Errorf("cpu: operation %s has no kernel", op.Name)
+		}
+		l.run = func(c *graph.Call, lo, hi int, _ []byte) { op.Kernel(c, lo, hi) }
+	}
+	return l, nil
+}
+
+// matOf views a weight as a matrix of kern: the last dimension is a row, all
+// others count rows.
+func matOf(w *graph.Tensor) (kern.Mat, error) {
+	if !kern.Supported(w.DType) {
+		return kern.Mat{}, fmt.Errorf("weights of type %s have no product", w.DType)
+	}
+	k := w.Dims[len(w.Dims)-1]
+	n := 1
+	for _, d := range w.Dims[:len(w.Dims)-1] {
+		n *= d
+	}
+	return kern.Mat{Type: w.DType, Data: bytesOf(w), N: n, K: k}, nil
+}
+
+func bytesOf(t *graph.Tensor) []byte {
+	if t.Raw != nil {
+		return t.Raw
+	}
+	return rawFloats(t.F32)
+}
+
+// rows returns the bytes of an activation and the distance between its rows.
+func rows(t *graph.Tensor) (data []byte, stride int) {
+	if t.Raw != nil {
+		return t.Raw, t.Stride
+	}
+	return rawFloats(t.F32), 4 * t.Stride
+}
+
+func rowBytesOf(t *graph.Tensor, i int) []byte {
+	if t.Raw != nil {
+		return t.RawRow(i)
+	}
+	return rawFloats(t.Row(i))
+}
+
+func checkAct(x *graph.Tensor, w kern.Mat) error {
+	if want := kern.ActType(w.Type); x.DType != want {
+		return fmt.Errorf("%s weights take %s activations, the graph has %s: the pass \"quantize\" is required", w.Type, want, x.DType)
+	}
+	return nil
+}
+
+func lowerEmbed(l *lowered, c *graph.Call) error {
+	w := c.In[1]
+	if w.DType == graph.F32 {
+		return nil
+	}
+	if !kern.Supported(w.DType) {
+		return fmt.Errorf("an embedding of type %s cannot be read", w.DType)
+	}
+	l.run = func(c *graph.Call, lo, hi int, _ []byte) {
+		w := c.In[1]
+		for t := lo; t < hi; t++ {
+			kern.DequantRow(w.DType, c.Out.Row(t), w.RawRow(int(c.In[0].I32[t])))
+		}
+	}
+	return nil
+}
+
+func lowerQuantize(l *lowered, c *graph.Call) error {
+	l.run = func(c *graph.Call, lo, hi int, _ []byte) {
+		for t := lo; t < hi; t++ {
+			x, q := c.In[0].Row(t), c.Out.RawRow(t)
+			k := c.In[0].Dims[len(c.In[0].Dims)-1]
+			step := c.Out.DType.RowBytes(k)
+			for ; len(x) > 0; x, q = x[k:], q[step:] {
+				kern.QuantizeRow(c.Out.DType, q[:step], x[:k])
+			}
+		}
+	}
+	return nil
+}
+
+func lowerMatMul(l *lowered, c *graph.Call) error {
+	w, err := matOf(c.In[1])
+	if err != nil {
+		return err
+	}
+	if err := checkAct(c.In[0], w); err != nil {
+		return err
+	}
+	l.units = func(c *graph.Call) int {
+		if c.In[0].Rows() == 0 {
+			return 0
+		}
+		return w.N
+	}
+	l.grain = func(c *graph.Call) int { return kern.Grain(&w, c.In[0].Rows()) }
+	l.scratch = func(c *graph.Call) int { return kern.ScratchBytes(&w, c.In[0].Rows()) }
+	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
+		x, stride := rows(c.In[0])
+		kern.Mul(c.Out.F32, c.Out.Stride, &w, x, stride, c.In[0].Rows(), lo, hi, scratch)
+	}
+	return nil
+}
+
+// gatedRows is the number of rows of the up product that are held before they
+// meet the gate: few enough to stay in the first cache level.
+const gatedRows = 64
+
+func lowerGatedMatMul(l *lowered, c *graph.Call) error {
+	gate, err := matOf(c.In[1])
+	if err != nil {
+		return err
+	}
+	up, err := matOf(c.In[2])
+	if err != nil {
+		return err
+	}
+	for _, w := range []kern.Mat{gate, up} {
+		if err := checkAct(c.In[0], w); err != nil {
+			return err
+		}
+	}
+	gateOf, ok := c.Param.(func(gate, up float32) float32)
+	if !ok {
+		return fmt.Errorf("the operation's parameter is a %T, not a gate function", c.Param)
+	}
+	l.units = func(c *graph.Call) int {
+		if c.In[0].Rows() == 0 {
+			return 0
+		}
+		return gate.N
+	}
+	l.grain = func(c *graph.Call) int {
+		return max(kern.Grain(&gate, c.In[0].Rows()), kern.Grain(&up, c.In[0].Rows()))
+	}
+	tile := func(t int) int { return (4*t*gatedRows + 63) &^ 63 }
+	l.scratch = func(c *graph.Call) int {
+		t := c.In[0].Rows()
+		return tile(t) + max(kern.ScratchBytes(&gate, t), kern.ScratchBytes(&up, t))
+	}
+	upRow := up.Type.RowBytes(up.K)
+	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
+		t := c.In[0].Rows()
+		x, stride := rows(c.In[0])
+		held, scratch := floats(scratch[:tile(t)]), scratch[tile(t):]
+		for n := lo; n < hi; n += gatedRows {
+			b := min(gatedRows, hi-n)
+			part := kern.Mat{Type: up.Type, Data: up.Data[n*upRow:], N: b, K: up.K}
+			kern.Mul(held, gatedRows, &part, x, stride, t, 0, b, scratch)
+			kern.Mul(c.Out.F32, c.Out.Stride, &gate, x, stride, t, n, n+b, scratch)
+			for i := range t {
+				y := c.Out.Row(i)[n : n+b]
+				for j, u := range held[i*gatedRows : i*gatedRows+b] {
+					y[j] = gateOf(y[j], u)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// lowerExpertMatMul multiplies each token with the matrices of its chosen
+// experts only. Units are rows of an expert's matrix.
+func lowerExpertMatMul(l *lowered, c *graph.Call) error {
+	all, err := matOf(c.In[1])
+	if err != nil {
+		return err
+	}
+	if err := checkAct(c.In[0], all); err != nil {
+		return err
+	}
+	n := c.In[1].Dims[1]
+	rowBytes := all.Type.RowBytes(all.K)
+	l.units = func(c *graph.Call) int {
+		if c.Out.Rows() == 0 {
+			return 0
+		}
+		return n
+	}
+	one := kern.Mat{Type: all.Type, Data: all.Data, N: n, K: all.K}
+	l.grain = func(*graph.Call) int { return kern.Grain(&one, 1) }
+	l.scratch = func(*graph.Call) int { return kern.ScratchBytes(&one, 1) }
+	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
+		x, ids, y := c.In[0], c.In[2], c.Out
+		used := ids.Dims[1]
+		for t := range y.Rows() {
+			row := rowBytesOf(x, t)
+			for u := range used {
+				xu := row
+				if len(x.Dims) == 3 {
+					step := len(row) / used
+					xu = row[u*step : (u+1)*step]
+				}
+				e := int(ids.I32[t*ids.Stride+u])
+				w := kern.Mat{Type: all.Type, Data: all.Data[e*n*rowBytes : (e+1)*n*rowBytes], N: n, K: all.K}
+				kern.Mul(y.Row(t)[u*n:(u+1)*n], n, &w, xu, len(xu), 1, lo, hi, scratch)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"fmt"
+	"unsafe"
+
+	"graphrun/backends"
+	"graphrun/graph"
+	"graphrun/ops"
+)
+
+// storage is the memory of a program: weights where the file has them, caches,
+// one arena for activations, and scratch memory for each worker.
+type storage struct {
+	weights map[string]*graph.Tensor
+	consts  map[int]*graph.Tensor // by value id
+	caches  []*cache
+	arena   []byte
+	scratch [][]byte
+}
+
+// cache is the pool of pages of one cache value.
+type cache struct {
+	value  *graph.Value
+	tensor *graph.Tensor
+	page   int // bytes
+}
+
+func (c *cache) copyPage(dst, src int) {
+	copy(c.tensor.Raw[dst*c.page:(dst+1)*c.page], c.tensor.Raw[src*c.page:(src+1)*c.page])
+}
+
+// newStorage finds the weights of g and makes its caches.
+func newStorage(g *graph.Graph, w backends.Weights, dims graph.Dims) (*storage, backends.Memory, error) {
+	s := &storage{weights: map[string]*graph.Tensor{}, consts: map[int]*graph.Tensor{}}
+	var mem backends.Memory
+	for _, v := range g.Values {
+		switch v.Op {
+		case graph.OpWeight:
+			t, err := w.Weight(v.Name)
+			if err != nil {
+				return nil, mem, err
+			}
+			if err := backends.CheckTensor(v, t); err != nil {
+				return nil, mem, err
+			}
+			if s.weights[v.Name] == nil {
+				mem.Weights += v.Type.Bytes(nil)
+			}
+			s.weights[v.Name] = t
+		case graph.OpConst:
+			s.consts[v.ID] = &graph.Tensor{DType: graph.F32, Dims: backends.Sizes(v.Type.Shape, dims), Stride: v.Type.Shape.RowElems(), F32: v.Data}
+		case graph.OpCache:
+			n := v.Type.Bytes(dims)
+			t := &graph.Tensor{DType: v.Type.DType, Dims: backends.Sizes(v.Type.Shape, dims), Raw: alignedBytes(n)}
+			t.Stride = v.Type.DType.RowBytes(v.Type.Shape.RowElems())
+			if t.Dims[0]%ops.PageSize != 0 {
+				return nil, mem, fmt.Errorf("cpu: cache %s has %d positions, want a multiple of %d", v.Label(), t.Dims[0], ops.PageSize)
+			}
+			s.caches = append(s.caches, &cache{v, t, t.Stride * ops.PageSize})
+			mem.Cache += n
+		}
+	}
+	return s, mem, nil
+}
+
+// cacheOf returns the index of the cache that v is, or is a later state of.
+func (s *storage) cacheOf(v *graph.Value) int {
+	for v.Op.Is(graph.State) {
+		v = v.Args[0]
+	}
+	for i, c := range s.caches {
+		if c.value.ID == v.ID {
+			return i
+		}
+	}
+	return -1
+}
+
+// alignedBytes returns n zero bytes that start at a multiple of 64.
+func alignedBytes(n int) []byte {
+	b := make([]byte, n+64)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & 63)
+	return b[skip : skip+n : skip+n]
+}
+
+// floats views bytes as f32. The bytes must start at a multiple of 4.
+func floats(b []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+func ints(b []byte) []int32 {
+	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+// rawFloats views f32 numbers as bytes.
+func rawFloats(f []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
+}

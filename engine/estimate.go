@@ -1,0 +1,29 @@
+package engine
+
+import (
+	"graphrun/archs"
+	"graphrun/graph"
+	"graphrun/loaders"
+)
+
+// Estimate returns what a model would need in memory under the options, without
+// compiling it or taking any of it.
+func Estimate(f *loaders.Model, o Options) (MemoryReport, error) {
+	arch, err := archs.Load(f)
+	if err != nil {
+		return MemoryReport{}, err
+	}
+	kv := o.KV
+	if kv == graph.Invalid && o.Backend == "ref" {
+		kv = graph.F32
+	}
+	g, err := arch.Graph(archs.GraphOptions{KV: kv})
+	if err != nil {
+		return MemoryReport{}, err
+	}
+	l, err := o.limits(arch.V, arch.ContextLength)
+	if err != nil {
+		return MemoryReport{}, err
+	}
+	return estimate(g, stepDims(l, cacheSize(g, l))), nil
+}
