@@ -405,7 +405,7 @@ func writeVocabulary(t testing.TB, path string) {
 	meta := NewMetadata()
 	tokens, scores, types := make([]string, n), make([]float32, n), make([]int32, n)
 	for i := range n {
-		tokens[i] = fmt.Sprintf("token%d", i*2654435761%1000003)
+		tokens[i] = fmt.Sprintf("token%d", uint32(i)*2654435761%1000003)
 		scores[i] = -float32(i)
 		types[i] = 1
 	}
