@@ -43,31 +43,66 @@ func MemPlan(g *Graph) error {
 	slices.SortStableFunc(own, func(a, b *Value) int {
 		return cmp.Or(cmp.Compare(b.Mem.Size, a.Mem.Size), cmp.Compare(a.Mem.First, b.Mem.First))
 	})
-	placed := make([][]*Mem, len(g.Values)+1) // by step
-	mark := make(map[*Mem]int, len(own))
-	var busy []*Mem
+	placed := newLifeIndex(g, own)
 	for k, v := range own {
 		m := v.Mem
-		busy = busy[:0]
-		for _, step := range placed[m.First : m.Last+1] {
-			for _, o := range step {
-				if mark[o] != k+1 {
-					mark[o] = k + 1
-					busy = append(busy, o)
-				}
-			}
-		}
-		m.Offset = bestGap(busy, m.Size)
-		g.Arena = max(g.Arena, m.Offset+alignUp(m.Size))
-		if g.Arena > maxSize {
+		m.Offset = bestGap(placed.alive(own, k), m.Size)
+		if g.Arena = max(g.Arena, m.Offset+alignUp(m.Size)); g.Arena > maxSize {
 			g.dropPlan()
 			return fmt.Errorf("graph: %s: the arena is larger than %d bytes", g.Name, maxSize)
 		}
-		for s := m.First; s <= m.Last; s++ {
-			placed[s] = append(placed[s], m)
-		}
+		placed.add(m, k)
 	}
 	return nil
+}
+
+// lifeIndex lists for each step the values placed so far that are alive in it,
+// as positions in a list of values, in one piece of memory.
+type lifeIndex struct {
+	start []int32 // of the list of a step in list
+	fill  []int32 // end of what is filled of it
+	list  []int32
+	mark  []int32
+	busy  []*Mem
+}
+
+func newLifeIndex(g *Graph, own []*Value) *lifeIndex {
+	steps := len(g.Values) + 1
+	x := &lifeIndex{start: make([]int32, steps+1), fill: make([]int32, steps), mark: make([]int32, len(own))}
+	change := make([]int32, steps+1)
+	for _, v := range own {
+		change[v.Mem.First]++
+		change[v.Mem.Last+1]--
+	}
+	alive := int32(0)
+	for s := range steps {
+		alive += change[s]
+		x.fill[s] = x.start[s]
+		x.start[s+1] = x.start[s] + alive
+	}
+	x.list = make([]int32, x.start[steps])
+	return x
+}
+
+// alive returns the placed values that share a step with value k, each once.
+func (x *lifeIndex) alive(own []*Value, k int) []*Mem {
+	x.busy = x.busy[:0]
+	for s := own[k].Mem.First; s <= own[k].Mem.Last; s++ {
+		for _, o := range x.list[x.start[s]:x.fill[s]] {
+			if x.mark[o] != int32(k+1) {
+				x.mark[o] = int32(k + 1)
+				x.busy = append(x.busy, own[o].Mem)
+			}
+		}
+	}
+	return x.busy
+}
+
+func (x *lifeIndex) add(m *Mem, k int) {
+	for s := m.First; s <= m.Last; s++ {
+		x.list[x.fill[s]] = int32(k)
+		x.fill[s]++
+	}
 }
 
 // bestGap returns the offset of the smallest gap between the busy places that

@@ -131,6 +131,14 @@ func (f *flow) walk(push func(int32), pop func() (int32, bool)) ([]int32, bool) 
 // that what the model's author wrote keeps its order and what a pass added
 // comes right before its first user.
 func (f *flow) canonical(g *Graph) ([]int32, error) {
+	if f.sorted() && slices.IsSortedFunc(g.Values, func(a, b *Value) int { return a.ID - b.ID }) {
+		// Users have higher ids than what they use: the order of ids is it.
+		order := make([]int32, len(g.Values))
+		for i := range order {
+			order[i] = int32(i)
+		}
+		return order, nil
+	}
 	var queue []int32
 	order, ok := f.walk(func(i int32) { queue = append(queue, i) }, func() (int32, bool) {
 		if len(queue) == 0 {
