@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"graphrun/graph"
+	"graphrun/ops"
 )
 
 // Sizes returns the sizes of s under the binding.
@@ -18,20 +19,10 @@ func Sizes(s graph.Shape, dims graph.Dims) []int {
 	return out
 }
 
-// View returns the tensor of a view value over the storage of its argument x:
-// it runs the operation's kernel, which points the result at x.
-func View(v *graph.Value, x *graph.Tensor, dims graph.Dims) (*graph.Tensor, error) {
-	out := &graph.Tensor{DType: v.Type.DType, Dims: Sizes(v.Type.Shape, dims)}
-	c := graph.Call{Value: v, In: []*graph.Tensor{x}, Out: out}
-	if v.Op.Prepare != nil {
-		param, err := v.Op.Prepare(v)
-		if err != nil {
-			return nil, fmt.Errorf("backends: %s %s: %w", v, v.Label(), err)
-		}
-		c.Param = param
-	}
-	v.Op.Kernel(&c, 0, 1)
-	return out, nil
+// View returns the tensor of a view value over the storage of its argument x.
+func View(v *graph.Value, x *graph.Tensor, dims graph.Dims) *graph.Tensor {
+	return &graph.Tensor{DType: v.Type.DType, Dims: Sizes(v.Type.Shape, dims), Stride: x.Stride,
+		F32: x.F32[min(ops.ViewOffset(v), len(x.F32)):]}
 }
 
 // CheckTensor reports whether t can be the weight v: same element type and

@@ -5,6 +5,7 @@ import (
 
 	"graphrun/backends/cpu/kern"
 	"graphrun/graph"
+	"graphrun/ops"
 )
 
 // lowering makes the kernel of a value whose operands are bound in c. It
@@ -38,6 +39,15 @@ func lower(c *graph.Call) (lowered, error) {
 	}
 	if l.units == nil {
 		l.units = func(c *graph.Call) int { return c.Out.Rows() }
+	}
+	if op.Is(graph.View) {
+		// A view of an input: its storage is another one in each step.
+		from := ops.ViewOffset(c.Value)
+		l.units = func(*graph.Call) int { return 1 }
+		l.run = func(c *graph.Call, _, _ int, _ []byte) {
+			c.Out.F32, c.Out.Stride = c.In[0].F32[from:], c.In[0].Stride
+		}
+		return l, nil
 	}
 	if low := lowerings[op.Name]; low != nil {
 		if err := low(&l, c); err != nil {

@@ -74,11 +74,7 @@ func (b *planner) place(v *graph.Value) error {
 	}
 	switch {
 	case v.Op.Is(graph.View):
-		t, err := backends.View(v, b.tensors[v.Args[0]], b.dims)
-		if err != nil {
-			return err
-		}
-		b.tensors[v] = t
+		b.tensors[v] = backends.View(v, b.tensors[v.Args[0]], b.dims)
 		b.regions[v] = b.regions[v.Args[0]]
 		b.watch(v)
 		if !b.fed(v) {

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
@@ -75,7 +74,7 @@ func (p *program) prepare(v *graph.Value, w backends.Weights) error {
 		n := v.Type.Bytes(p.max)
 		p.mem.Cache += n
 		p.kept[v] = &graph.Tensor{DType: v.Type.DType, Dims: backends.Sizes(v.Type.Shape, p.max),
-			Stride: v.Type.DType.RowBytes(v.Type.Shape.RowElems()), Raw: aligned(n)}
+			Stride: v.Type.DType.RowBytes(v.Type.Shape.RowElems()), Raw: make([]byte, n)}
 		return nil
 	}
 	if v.Op.Kernel == nil {
@@ -130,10 +129,10 @@ func (p *program) eval(v *graph.Value) (err error) {
 	case v.Op.Is(graph.State):
 		c.Out = c.In[0]
 	case v.Op.Is(graph.View):
-		p.vals[v], err = backends.View(v, c.In[0], p.dims)
-		return err
+		p.vals[v] = backends.View(v, c.In[0], p.dims)
+		return nil
 	default:
-		c.Out = p.newTensor(v)
+		c.Out = graph.NewTensor(v.Type, p.dims)
 	}
 	p.vals[v] = c.Out
 	if c.Out.Rows() == 0 {
@@ -173,21 +172,6 @@ func (p *program) matmul(c *graph.Call) {
 		0, blas32.General{Rows: t, Cols: n, Stride: y.Stride, Data: y.F32})
 }
 
-func (p *program) newTensor(v *graph.Value) *graph.Tensor {
-	t := &graph.Tensor{DType: v.Type.DType, Dims: backends.Sizes(v.Type.Shape, p.dims), Stride: v.Type.Shape.RowElems()}
-	n := v.Type.Shape.Elems(p.dims)
-	switch t.DType {
-	case graph.F32:
-		t.F32 = make([]float32, n)
-	case graph.I32:
-		t.I32 = make([]int32, n)
-	default:
-		t.Stride = t.DType.RowBytes(t.Stride)
-		t.Raw = aligned(v.Type.Bytes(p.dims))
-	}
-	return t
-}
-
 // Output implements backends.Program.
 func (p *program) Output(name string) *graph.Tensor {
 	if v := p.g.Output(name); v != nil {
@@ -217,9 +201,3 @@ func (p *program) Memory() backends.Memory { return p.mem }
 
 // Close implements backends.Program.
 func (p *program) Close() error { return nil }
-
-// aligned returns n zero bytes whose start suits f32 numbers.
-func aligned(n int) []byte {
-	f := make([]float32, (n+3)/4)
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), n)
-}
