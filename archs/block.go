@@ -251,11 +251,14 @@ func (b *Build) expertLinear(role string, x, ids *graph.Value, name string) *gra
 // Head selects the rows whose logits are wanted and computes them, bent by
 // softcap unless it is 0.
 //
-//	logits = softcap( output · rms(x[rows]) )
+//	logits = softcap( output · rms(x[rows]) + output.bias )
 func (b *Build) Head(x *graph.Value, softcap float32) {
 	x = b.Name(ops.SelectRows(b.Builder, x, b.Rows), "out.rows")
 	x = b.Name(ops.RMSNorm(b.Builder, x, b.Global("output_norm.weight"), b.M.Eps), "out.norm")
 	y := ops.MatMul(b.Builder, x, b.Global("output.weight"))
+	if b.HasGlobal("output.bias") {
+		y = ops.Add(b.Builder, y, b.Global("output.bias"))
+	}
 	if softcap != 0 {
 		y = ops.Softcap(b.Builder, b.Name(y, "logits.raw"), softcap)
 	}

@@ -211,6 +211,51 @@ func TestGemma4Experts(t *testing.T) {
 	wantError(t, err, "key gemma4.expert_count", "layer 0 has a router")
 }
 
+// TestGemma2Layers: even layers have a window, scores and logits are bounded.
+func TestGemma2Layers(t *testing.T) {
+	f := smallGemma3(4)
+	f.arch = "gemma2"
+	f.keys["attention.sliding_window"] = nil
+	for l := range 4 {
+		f.drop(blk(l, "attn_q_norm.weight"), blk(l, "attn_k_norm.weight"))
+	}
+	_, g := f.mustGraph(t)
+	for l := range 4 {
+		a := g.Find("attn.ctx", l).Attrs
+		if w := []int{4096, 0}[l%2]; a.Int("window") != w || a.Float("softcap") != 50 {
+			t.Errorf("attention of layer %d: %v, want window %d and softcap 50", l, a, w)
+		}
+	}
+	if c := g.Output("logits").Attrs.Float("cap"); c != 30 {
+		t.Errorf("logits are bounded by %v", c)
+	}
+}
+
+// TestGPTOSSLayers: even layers have a window, sinks join the scores, and every
+// matrix has a bias.
+func TestGPTOSSLayers(t *testing.T) {
+	f := smallGPTOSS(2)
+	_, g := f.mustGraph(t)
+	for l := range 2 {
+		ctx := g.Find("attn.ctx", l)
+		if w := []int{4, 0}[l]; ctx.Attrs.Int("window") != w {
+			t.Errorf("attention of layer %d: %v, want window %d", l, ctx.Attrs, w)
+		}
+		if sinks := ctx.Args[len(ctx.Args)-1]; sinks.Name != blk(l, "attn_sinks.weight") {
+			t.Errorf("attention of layer %d has no sinks", l)
+		}
+		if q, down := g.Find("attn.q", l), g.Find("moe.down", l); q.Op.Name != "add" || down.Op.Name != "expertadd" {
+			t.Errorf("layer %d: attn.q is %s, moe.down is %s, want biases added", l, q.Op.Name, down.Op.Name)
+		}
+		if a := g.Find("attn.q.rope", l).Attrs; a.Float("yarn") != 32 || !a.Bool("half") {
+			t.Errorf("rope of layer %d: %v", l, a)
+		}
+	}
+	f.drop("blk.1.ffn_up_exps.bias")
+	_, err := f.load(t)
+	wantError(t, err, "tensor blk.1.ffn_up_exps.bias: missing", "[E,X] = [4,96]")
+}
+
 // TestTied: a tied output is the embedding itself, one weight value.
 func TestTied(t *testing.T) {
 	f := smallLlama(1)

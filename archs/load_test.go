@@ -233,3 +233,59 @@ func TestCacheTypes(t *testing.T) {
 		t.Errorf("the default cache is %s", kv.Type)
 	}
 }
+
+// FuzzLoad changes bytes of small files of several architectures: whatever the
+// reader lets pass must load, or be an error, without a panic.
+func FuzzLoad(f *testing.F) {
+	gemma4 := smallGemma4(3)
+	gemma4.keys["attention.shared_kv_layers"] = 1
+	for _, s := range []*file{smallLlama(1), smallGemma3(2), gemma4, smallGPTOSS(1)} {
+		for i := range s.tensors {
+			s.data[s.tensors[i].Name] = make([]float32, loaderElems(s.tensors[i]))
+		}
+		f.Add(s.bytes(f))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		in, err := loaders.OpenBytes("fuzz.gguf", data)
+		if err != nil {
+			return
+		}
+		m, err := archs.Load(in)
+		if err != nil {
+			return
+		}
+		g, err := m.Graph(archs.GraphOptions{KV: graph.F16})
+		if err != nil {
+			return
+		}
+		if err := graph.Verify(g); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func loaderElems(t loaders.TensorInfo) int {
+	n := 1
+	for _, d := range t.Shape {
+		n *= d
+	}
+	return n
+}
+
+// BenchmarkGraph loads and builds a model of nine layers.
+func BenchmarkGraph(b *testing.B) {
+	f, err := loaders.Open(shared.Path(b, "golden", "models", "gemma4-e2b-like", "model.gguf"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	for b.Loop() {
+		m, err := archs.Load(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := m.Graph(archs.GraphOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -20,6 +20,7 @@ var qwen2 = Register(&Arch{
 		{Name: "rope.dimension_count", Kind: Uint, Default: Same("attention.key_length"), Check: headWidth},
 	}),
 	Tensors: slices.Concat(outerTensors, []Tensor{
+		{Name: "output.bias", Shape: "V", Flags: Optional},
 		{Name: "blk.N.attn_norm.weight", Shape: "D"},
 		{Name: "blk.N.attn_q.weight", Shape: "HK,D", Flags: WithBias},
 		{Name: "blk.N.attn_k.weight", Shape: "GK,D", Flags: WithBias},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -67,18 +68,12 @@ func (f *file) values(t loaders.TensorInfo) []float32 {
 	return v
 }
 
-// open writes the file and opens it.
-func (f *file) open(t *testing.T) *loaders.Model {
+// bytes writes the file.
+func (f *file) bytes(t testing.TB) []byte {
 	t.Helper()
 	meta := loaders.NewMetadata()
 	meta.Set("general.architecture", f.arch)
-	for _, k := range slices.Sorted(func(yield func(string) bool) {
-		for k := range f.keys {
-			if !yield(k) {
-				return
-			}
-		}
-	}) {
+	for _, k := range slices.Sorted(maps.Keys(f.keys)) {
 		switch v := f.keys[k].(type) {
 		case nil:
 		case int:
@@ -107,7 +102,12 @@ func (f *file) open(t *testing.T) *loaders.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := loaders.OpenBytes("small.gguf", buf.Bytes())
+	return buf.Bytes()
+}
+
+func (f *file) open(t testing.TB) *loaders.Model {
+	t.Helper()
+	m, err := loaders.OpenBytes("small.gguf", f.bytes(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,13 +157,7 @@ func decoder(arch string, layers int) *file {
 
 // layer appends tensors of layer l: pairs of name and shape.
 func (f *file) layer(l int, tensors map[string][]int) {
-	for _, name := range slices.Sorted(func(yield func(string) bool) {
-		for n := range tensors {
-			if !yield(n) {
-				return
-			}
-		}
-	}) {
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
 		f.add(blk(l, name), tensors[name]...)
 	}
 }
@@ -224,6 +218,27 @@ func smallGemma4(layers int) *file {
 			"attn_norm.weight": {64}, "attn_q.weight": {4 * k, 64}, "attn_k.weight": {kv[l] * k, 64}, "attn_v.weight": {kv[l] * k, 64},
 			"attn_output.weight": {64, 4 * k}, "attn_q_norm.weight": {k}, "attn_k_norm.weight": {k}, "post_attention_norm.weight": {64},
 			"ffn_norm.weight": {64}, "ffn_gate.weight": {128, 64}, "ffn_up.weight": {128, 64}, "ffn_down.weight": {64, 128}, "post_ffw_norm.weight": {64},
+		})
+	}
+	return f
+}
+
+func smallGPTOSS(layers int) *file {
+	f := decoder("gpt-oss", layers)
+	for k, v := range map[string]any{
+		"attention.sliding_window": 4, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 96,
+		"rope.scaling.type": "yarn", "rope.scaling.factor": 32.0, "rope.scaling.original_context_length": 128,
+	} {
+		f.keys[k] = v
+	}
+	f.add("output.weight", vSmall, dSmall)
+	for l := range layers {
+		f.layer(l, map[string][]int{
+			"attn_norm.weight": {64}, "post_attention_norm.weight": {64}, "attn_sinks.weight": {4},
+			"attn_q.weight": {64, 64}, "attn_k.weight": {32, 64}, "attn_v.weight": {32, 64}, "attn_output.weight": {64, 64},
+			"attn_q.bias": {64}, "attn_k.bias": {32}, "attn_v.bias": {32}, "attn_output.bias": {64},
+			"ffn_gate_inp.weight": {4, 64}, "ffn_gate_exps.weight": {4, 96, 64}, "ffn_up_exps.weight": {4, 96, 64}, "ffn_down_exps.weight": {4, 64, 96},
+			"ffn_gate_inp.bias": {4}, "ffn_gate_exps.bias": {4, 96}, "ffn_up_exps.bias": {4, 96}, "ffn_down_exps.bias": {4, 64},
 		})
 	}
 	return f

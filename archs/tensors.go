@@ -2,6 +2,7 @@ package archs
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -149,19 +150,42 @@ func (b *binder) companion(t Tensor, name string, shape []int) {
 // shape returns the sizes of a shape in the letters of a layer. Register has
 // checked its syntax.
 func (b *binder) shape(s string, l *Layer) []int {
-	m := b.m
-	out, _ := dims(s, func(letter byte) int {
-		return map[byte]int{
-			'D': m.D, 'V': m.V, 'L': len(m.Layers), 'P': m.P, 'H': l.H, 'G': l.G, 'K': l.K,
-			'R': l.Rope.Dims, 'F': l.F, 'E': l.E, 'X': l.X,
-		}[letter]
-	})
+	out, _ := dims(s, func(letter byte) int { return b.m.size(letter, l) })
 	return out
+}
+
+// size returns the number a letter of a shape stands for in a layer.
+func (m *Model) size(letter byte, l *Layer) int {
+	switch letter {
+	case 'D':
+		return m.D
+	case 'V':
+		return m.V
+	case 'L':
+		return len(m.Layers)
+	case 'H':
+		return l.H
+	case 'G':
+		return l.G
+	case 'K':
+		return l.K
+	case 'R':
+		return l.Rope.Dims
+	case 'F':
+		return l.F
+	case 'E':
+		return l.E
+	case 'X':
+		return l.X
+	case 'P':
+		return m.P
+	}
+	return 0
 }
 
 // use checks a tensor of the file and takes it.
 func (b *binder) use(name string, t *loaders.Tensor, shape []int, letters string) {
-	if shapeText(t.Shape) != shapeText(shape) {
+	if !slices.Equal(t.Shape, shape) {
 		b.c.Fail(tensorError(t.File, name, "found shape %s, expected [%s] = %s", shapeText(t.Shape), letters, shapeText(shape)))
 		return
 	}
