@@ -17,6 +17,8 @@ type format struct {
 	off int
 	// min tells that blocks carry a minimum (m, mn).
 	min bool
+	// group is the number of elements that share a scale within a superblock.
+	group int
 }
 
 // block32 is a decoded block of 32: element i is q[i]·d, or q[i]·d + m if the
@@ -47,15 +49,15 @@ var formats = [graph.Q8]format{
 	graph.Q5_1:   {act: graph.Q8, min: true},
 	graph.IQ4_NL: {act: graph.Q8, off: 128},
 	graph.MXFP4:  {act: graph.Q8, off: 12},
-	graph.Q2_K:   {act: graph.Q8K, min: true},
-	graph.Q3_K:   {act: graph.Q8K, off: 4},
-	graph.Q4_K:   {act: graph.Q8K, min: true},
-	graph.Q5_K:   {act: graph.Q8K, min: true},
-	graph.Q6_K:   {act: graph.Q8K, off: 32},
-	graph.IQ4_XS: {act: graph.Q8K, off: 128},
-	graph.IQ3_S:  {act: graph.Q8K, off: 16},
-	graph.TQ1_0:  {act: graph.Q8K, off: 1},
-	graph.TQ2_0:  {act: graph.Q8K, off: 1},
+	graph.Q2_K:   {act: graph.Q8K, group: 16, min: true},
+	graph.Q3_K:   {act: graph.Q8K, group: 16, off: 4},
+	graph.Q4_K:   {act: graph.Q8K, group: 32, min: true},
+	graph.Q5_K:   {act: graph.Q8K, group: 32, min: true},
+	graph.Q6_K:   {act: graph.Q8K, group: 16, off: 32},
+	graph.IQ4_XS: {act: graph.Q8K, group: 32, off: 128},
+	graph.IQ3_S:  {act: graph.Q8K, group: 32, off: 16},
+	graph.TQ1_0:  {act: graph.Q8K, group: 32, off: 1},
+	graph.TQ2_0:  {act: graph.Q8K, group: 32, off: 1},
 }
 
 // decode32 decodes one block of a type with blocks of 32.

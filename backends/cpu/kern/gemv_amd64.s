@@ -311,7 +311,7 @@ TEXT ·gemvQ8_0T4AVX512(SB), NOSPLIT, $0-8
 row:
 	MOVQ   CX, R9
 	MOVQ   BX, R10
-	LEAQ   (BX)(SI*2), R11
+	LEAQ   (R10)(SI*2), R11
 	ADDQ   SI, R11
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -387,7 +387,7 @@ tail:
 
 sum:
 	MOVQ          DI, R9
-	LEAQ          (DI)(R8*2), R10
+	LEAQ          (R9)(R8*2), R10
 	ADDQ          R8, R10
 	VEXTRACTF64X4 $0x01, Z1, Y5
 	VADDPS        Y5, Y1, Y1
@@ -789,7 +789,7 @@ TEXT ·gemvQ4_0T4AVX512(SB), NOSPLIT, $0-8
 row:
 	MOVQ   CX, R9
 	MOVQ   BX, R10
-	LEAQ   (BX)(SI*2), R11
+	LEAQ   (R10)(SI*2), R11
 	ADDQ   SI, R11
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
@@ -879,7 +879,7 @@ tail:
 
 sum:
 	MOVQ          DI, R9
-	LEAQ          (DI)(R8*2), R10
+	LEAQ          (R9)(R8*2), R10
 	ADDQ          R8, R10
 	VEXTRACTF64X4 $0x01, Z3, Y7
 	VADDPS        Y7, Y3, Y3
@@ -1957,7 +1957,7 @@ TEXT ·gemvQ4_KT4AVX512(SB), NOSPLIT, $0-8
 row:
 	MOVQ   CX, R9
 	MOVQ   BX, R10
-	LEAQ   (BX)(SI*2), R11
+	LEAQ   (R10)(SI*2), R11
 	ADDQ   SI, R11
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
@@ -2353,7 +2353,7 @@ tailstep:
 
 sum:
 	MOVQ          DI, R9
-	LEAQ          (DI)(R8*2), R10
+	LEAQ          (R9)(R8*2), R10
 	ADDQ          R8, R10
 	VEXTRACTF64X4 $0x01, Z6, Y11
 	VADDPS        Y11, Y6, Y6
@@ -3545,7 +3545,7 @@ TEXT ·gemvQ5_KT4AVX512(SB), NOSPLIT, $0-8
 row:
 	MOVQ   CX, R9
 	MOVQ   BX, R10
-	LEAQ   (BX)(SI*2), R11
+	LEAQ   (R10)(SI*2), R11
 	ADDQ   SI, R11
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
@@ -3988,7 +3988,7 @@ tailstep:
 
 sum:
 	MOVQ          DI, R9
-	LEAQ          (DI)(R8*2), R10
+	LEAQ          (R9)(R8*2), R10
 	ADDQ          R8, R10
 	VEXTRACTF64X4 $0x01, Z11, Y16
 	VADDPS        Y16, Y11, Y11
@@ -4642,7 +4642,7 @@ TEXT ·gemvQ6_KT4AVX512(SB), NOSPLIT, $0-8
 row:
 	MOVQ   CX, R9
 	MOVQ   BX, R10
-	LEAQ   (BX)(SI*2), R11
+	LEAQ   (R10)(SI*2), R11
 	ADDQ   SI, R11
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
@@ -4824,7 +4824,7 @@ tail:
 
 sum:
 	MOVQ          DI, R9
-	LEAQ          (DI)(R8*2), R10
+	LEAQ          (R9)(R8*2), R10
 	ADDQ          R8, R10
 	VEXTRACTF64X4 $0x01, Z8, Y12
 	VADDPS        Y12, Y8, Y8
@@ -5221,7 +5221,7 @@ TEXT ·gemvF32T4AVX512(SB), NOSPLIT, $0-8
 row:
 	MOVQ   CX, R9
 	MOVQ   BX, R10
-	LEAQ   (BX)(SI*2), R11
+	LEAQ   (R10)(SI*2), R11
 	ADDQ   SI, R11
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -5321,7 +5321,7 @@ tail:
 
 sum:
 	MOVQ          DI, R9
-	LEAQ          (DI)(R8*2), R10
+	LEAQ          (R9)(R8*2), R10
 	ADDQ          R8, R10
 	VADDPS        Z8, Z0, Z0
 	VADDPS        Z9, Z1, Z1
@@ -5736,7 +5736,7 @@ TEXT ·gemvF16T4AVX512(SB), NOSPLIT, $0-8
 row:
 	MOVQ   CX, R9
 	MOVQ   BX, R10
-	LEAQ   (BX)(SI*2), R11
+	LEAQ   (R10)(SI*2), R11
 	ADDQ   SI, R11
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -5838,7 +5838,7 @@ tail:
 
 sum:
 	MOVQ          DI, R9
-	LEAQ          (DI)(R8*2), R10
+	LEAQ          (R9)(R8*2), R10
 	ADDQ          R8, R10
 	VADDPS        Z8, Z0, Z0
 	VADDPS        Z9, Z1, Z1
@@ -6265,7 +6265,7 @@ TEXT ·gemvBF16T4AVX512(SB), NOSPLIT, $0-8
 row:
 	MOVQ   CX, R9
 	MOVQ   BX, R10
-	LEAQ   (BX)(SI*2), R11
+	LEAQ   (R10)(SI*2), R11
 	ADDQ   SI, R11
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -6371,7 +6371,7 @@ tail:
 
 sum:
 	MOVQ          DI, R9
-	LEAQ          (DI)(R8*2), R10
+	LEAQ          (R9)(R8*2), R10
 	ADDQ          R8, R10
 	VADDPS        Z8, Z0, Z0
 	VADDPS        Z9, Z1, Z1

@@ -221,7 +221,18 @@ func atLevels(t *testing.T, f func(t *testing.T)) {
 }
 
 func TestMul(t *testing.T) {
-	atLevels(t, func(t *testing.T) {
+	atLevels(t, testMul)
+}
+
+// TestMulPanels uses panels for any number of tokens.
+func TestMulPanels(t *testing.T) {
+	panelMin = 1
+	defer func() { panelMin = 0 }()
+	testMul(t)
+}
+
+func testMul(t *testing.T) {
+	{
 		for _, typ := range weightTypes() {
 			t.Run(typ.String(), func(t *testing.T) {
 				e := typ.BlockElems()
@@ -249,7 +260,7 @@ func TestMul(t *testing.T) {
 				}
 			})
 		}
-	})
+	}
 }
 
 // TestSplit checks that results do not depend on how rows are split.

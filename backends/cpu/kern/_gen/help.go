@@ -74,10 +74,10 @@ func splat(name string, v uint32) reg.VecVirtual {
 
 func at(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }
 
-// tokens addresses the same place of up to six tokens that lie a constant
-// number of bytes apart, with two moving pointers and the stride.
+// tokens addresses the same place of up to twelve tokens that lie a constant
+// number of bytes apart, with a moving pointer per three tokens and the stride.
 type tokens struct {
-	base   [2]reg.GPVirtual
+	base   [4]reg.GPVirtual
 	stride reg.GPVirtual
 }
 
@@ -86,10 +86,10 @@ func tokensAt(first, stride reg.GPVirtual, n int) tokens {
 	t := tokens{stride: stride}
 	t.base[0] = c.GP64()
 	c.MOVQ(first, t.base[0])
-	if n > 3 {
-		t.base[1] = c.GP64()
-		c.LEAQ(operand.Mem{Base: first, Index: stride, Scale: 2}, t.base[1])
-		c.ADDQ(stride, t.base[1])
+	for i := 1; 3*i < n; i++ {
+		t.base[i] = c.GP64()
+		c.LEAQ(operand.Mem{Base: t.base[i-1], Index: stride, Scale: 2}, t.base[i])
+		c.ADDQ(stride, t.base[i])
 	}
 	return t
 }

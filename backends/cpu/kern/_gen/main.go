@@ -26,8 +26,10 @@ const constraint = "amd64,gc,!noasm"
 
 // groups lists the output files with the functions that generate them.
 var groups = map[string]func(){
-	"gemv": genGEMV,
-	"prep": genPrep,
+	"gemm":   genGEMM,
+	"gemv":   genGEMV,
+	"unpack": genUnpack,
+	"prep":   genPrep,
 }
 
 // c is the context all generators write to.

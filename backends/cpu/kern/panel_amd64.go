@@ -1,0 +1,338 @@
+//go:build amd64 && gc && !noasm
+
+package kern
+
+import (
+	"unsafe"
+
+	"graphrun/graph"
+)
+
+// gemmArgs is what the panel kernels take. The generator knows the offsets.
+type gemmArgs struct {
+	panel  unsafe.Pointer
+	x      unsafe.Pointer // first token of the tile
+	ldx    int            // bytes from token to token
+	scales unsafe.Pointer // its scales, also ldx apart
+	side   unsafe.Pointer // its side numbers
+	ldside int
+	sums   unsafe.Pointer // its sums of groups, for formats with minima
+	ldsums int
+	y      unsafe.Pointer
+	ldy    int    // bytes from token to token
+	blocks int    // blocks, superblocks or, for plain types, elements
+	mask   uint64 // rows to write
+	totals unsafe.Pointer
+	init   uint64 // plain types: rows that add to y instead of starting at 0
+}
+
+// unpackArgs is what the unpack kernels take.
+type unpackArgs struct {
+	w      unsafe.Pointer // first of 16 rows
+	stride int
+	panel  unsafe.Pointer // half panel
+	blocks int            // blocks, or 16-byte pieces of plain types
+	ahead  uintptr        // what to prefetch meanwhile; need not be readable
+}
+
+// totalsBytes is the memory for the f32 sums of one tile.
+const totalsBytes = 6 * panelVec
+
+// floatBlock is the number of elements of a plain type that a panel holds, so
+// that it stays in the second-level cache.
+func floatBlock(t graph.DType) int {
+	if t == graph.F32 {
+		return 2048
+	}
+	return 4096
+}
+
+func panelBytes(w *Mat) int {
+	f := &formats[w.Type]
+	if f.act == graph.F32 {
+		return (min(w.K, floatBlock(w.Type)) + 1) * f.panelBlock(w.Type)
+	}
+	return w.K / w.Type.BlockElems() * f.panelBlock(w.Type)
+}
+
+func panelScratch(w *Mat, T int) int {
+	return totalsBytes + T*formats[w.Type].sideBytes(w.K) + panelBytes(w)
+}
+
+// mulPanels is Mul for many tokens: each 32 rows are unpacked once and
+// multiplied with tiles of tokens.
+func mulPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
+	f := &formats[w.Type]
+	if f.act == graph.F32 {
+		mulFloatPanels(y, ldy, w, x, ldx, T, lo, hi, scratch)
+		return
+	}
+	ldside := f.sideBytes(w.K)
+	side := scratch[totalsBytes:]
+	panel := side[T*ldside:]
+	for t := range T {
+		if ldside > 0 {
+			f.makeSide(side[t*ldside:], x[t*ldx:], w.K)
+		}
+	}
+	nb := w.K / w.Type.BlockElems()
+	a := gemmArgs{panel: ptr(panel, 0), ldx: ldx, ldside: ldside, ldy: 4 * ldy, blocks: nb, totals: ptr(scratch, 0)}
+	var u unpackArgs
+	for n := lo; n < hi; n += panelRows {
+		rows := min(panelRows, hi-n)
+		unpackPanel(w, panel, n, rows, 0, w.K, &u)
+		a.mask = lowBits(rows)
+		for t, left := 0, T; left > 0; {
+			// Tiles of equal size, so that no small one is left over.
+			tiles := (left + 5) / 6
+			size := (left + tiles - 1) / tiles
+			a.x, a.scales, a.y = ptr(x, t*ldx), ptr(x, t*ldx+w.K), ptr(y, t*ldy+n)
+			a.side = unsafe.Pointer(unsafe.SliceData(side[t*ldside:]))
+			a.sums, a.ldsums = a.side, ldside
+			if ldside == 0 {
+				a.sums, a.ldsums = ptr(x, t*ldx+w.K+4*nb), ldx
+			}
+			gemmTile(w.Type, f, size, &a)
+			t += size
+			left -= size
+		}
+	}
+}
+
+// mulFloatPanels is mulPanels for plain types, a block of k at a time.
+func mulFloatPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
+	panel := scratch[totalsBytes:]
+	a := gemmArgs{panel: ptr(panel, 0), ldx: ldx, ldy: 4 * ldy}
+	var u unpackArgs
+	for n := lo; n < hi; n += panelRows {
+		rows := min(panelRows, hi-n)
+		a.mask = lowBits(rows)
+		for k := 0; k < w.K; k += floatBlock(w.Type) {
+			a.blocks = min(floatBlock(w.Type), w.K-k)
+			unpackPanel(w, panel, n, rows, k, a.blocks, &u)
+			a.init = 0
+			if k > 0 {
+				a.init = a.mask
+			}
+			for t := 0; t < T; {
+				size := floatTile(T - t)
+				a.x, a.y = ptr(x, t*ldx+4*k), ptr(y, t*ldy+n)
+				gemmFloatTile(w.Type, size, &a)
+				t += size
+			}
+		}
+	}
+}
+
+// floatTile returns the size of the next tile of plain types for n tokens.
+func floatTile(n int) int {
+	for _, size := range [...]int{12, 8, 6, 4, 3, 2} {
+		if n >= size {
+			return size
+		}
+	}
+	return 1
+}
+
+// unpackPanel fills a panel with elements [k0,k0+k) of rows [n,n+rows).
+// Missing rows keep what the panel held; their results are not stored.
+func unpackPanel(w *Mat, panel []byte, n, rows, k0, k int, u *unpackArgs) {
+	f := &formats[w.Type]
+	rb := w.rowBytes()
+	half := 64
+	if w.Type == graph.F16 {
+		half = 32
+	}
+	done := 0
+	for ; done+16 <= rows; done += 16 {
+		u.w, u.stride, u.panel = ptr(w.Data, (n+done)*rb+w.Type.RowBytes(k0)), rb, ptr(panel, done/16*half)
+		u.ahead = uintptr(u.w) + uintptr(16*rb)
+		whole := k // elements the kernel does
+		if f.act == graph.F32 {
+			per := 16 / w.Type.BlockBytes()
+			u.blocks = k / per
+			whole = k / per * per
+		} else {
+			u.blocks = k / w.Type.BlockElems()
+		}
+		if !unpackHalf(w.Type, u) {
+			break
+		}
+		for r := done; whole < k && r < done+16; r++ {
+			unpackRow(w.Type, panel[whole*f.panelBlock(w.Type):], w.Data[(n+r)*rb:], k0+whole, k-whole, r)
+		}
+	}
+	for r := done; r < rows; r++ {
+		unpackRow(w.Type, panel, w.Data[(n+r)*rb:], k0, k, r)
+	}
+}
+
+// unpackHalf unpacks 16 rows and reports whether there is a kernel for it.
+func unpackHalf(t graph.DType, u *unpackArgs) bool {
+	if u.blocks == 0 {
+		return true
+	}
+	switch t {
+	case graph.F32:
+		unpackF32AVX512(u)
+	case graph.F16:
+		unpackF16AVX512(u)
+	case graph.BF16:
+		unpackBF16AVX512(u)
+	case graph.Q8_0:
+		unpackQ8_0AVX512(u)
+	case graph.Q4_0:
+		unpackQ4_0AVX512(u)
+	case graph.Q4_K:
+		unpackQ4_KAVX512(u)
+	case graph.Q5_K:
+		unpackQ5_KAVX512(u)
+	case graph.Q6_K:
+		unpackQ6_KAVX512(u)
+	default:
+		return false
+	}
+	return true
+}
+
+// gemmTile calls the panel kernel for a quantized type and 1 to 6 tokens. It
+// is a preemption point, hence not inlined.
+//
+//go:noinline
+func gemmTile(w graph.DType, f *format, T int, a *gemmArgs) {
+	kind := 0
+	if f.act == graph.Q8K {
+		kind = f.group / 16 * 2
+	}
+	if f.min {
+		kind++
+	}
+	switch kind<<3 | T {
+	case 0<<3 | 1:
+		gemm32T1AVX512(a)
+	case 0<<3 | 2:
+		gemm32T2AVX512(a)
+	case 0<<3 | 3:
+		gemm32T3AVX512(a)
+	case 0<<3 | 4:
+		gemm32T4AVX512(a)
+	case 0<<3 | 5:
+		gemm32T5AVX512(a)
+	case 0<<3 | 6:
+		gemm32T6AVX512(a)
+	case 1<<3 | 1:
+		gemm32MinT1AVX512(a)
+	case 1<<3 | 2:
+		gemm32MinT2AVX512(a)
+	case 1<<3 | 3:
+		gemm32MinT3AVX512(a)
+	case 1<<3 | 4:
+		gemm32MinT4AVX512(a)
+	case 1<<3 | 5:
+		gemm32MinT5AVX512(a)
+	case 1<<3 | 6:
+		gemm32MinT6AVX512(a)
+	case 2<<3 | 1:
+		gemm256x16T1AVX512(a)
+	case 2<<3 | 2:
+		gemm256x16T2AVX512(a)
+	case 2<<3 | 3:
+		gemm256x16T3AVX512(a)
+	case 2<<3 | 4:
+		gemm256x16T4AVX512(a)
+	case 2<<3 | 5:
+		gemm256x16T5AVX512(a)
+	case 2<<3 | 6:
+		gemm256x16T6AVX512(a)
+	case 3<<3 | 1:
+		gemm256x16MinT1AVX512(a)
+	case 3<<3 | 2:
+		gemm256x16MinT2AVX512(a)
+	case 3<<3 | 3:
+		gemm256x16MinT3AVX512(a)
+	case 3<<3 | 4:
+		gemm256x16MinT4AVX512(a)
+	case 3<<3 | 5:
+		gemm256x16MinT5AVX512(a)
+	case 3<<3 | 6:
+		gemm256x16MinT6AVX512(a)
+	case 4<<3 | 1:
+		gemm256x32T1AVX512(a)
+	case 4<<3 | 2:
+		gemm256x32T2AVX512(a)
+	case 4<<3 | 3:
+		gemm256x32T3AVX512(a)
+	case 4<<3 | 4:
+		gemm256x32T4AVX512(a)
+	case 4<<3 | 5:
+		gemm256x32T5AVX512(a)
+	case 4<<3 | 6:
+		gemm256x32T6AVX512(a)
+	case 5<<3 | 1:
+		gemm256x32MinT1AVX512(a)
+	case 5<<3 | 2:
+		gemm256x32MinT2AVX512(a)
+	case 5<<3 | 3:
+		gemm256x32MinT3AVX512(a)
+	case 5<<3 | 4:
+		gemm256x32MinT4AVX512(a)
+	case 5<<3 | 5:
+		gemm256x32MinT5AVX512(a)
+	case 5<<3 | 6:
+		gemm256x32MinT6AVX512(a)
+	default:
+		panic("kern: no panel kernel")
+	}
+}
+
+// gemmFloatTile is gemmTile for plain types.
+//
+//go:noinline
+func gemmFloatTile(w graph.DType, T int, a *gemmArgs) {
+	switch int(w)<<4 | T {
+	case int(graph.F32)<<4 | 1:
+		gemmF32T1AVX512(a)
+	case int(graph.F32)<<4 | 2:
+		gemmF32T2AVX512(a)
+	case int(graph.F32)<<4 | 3:
+		gemmF32T3AVX512(a)
+	case int(graph.F32)<<4 | 4:
+		gemmF32T4AVX512(a)
+	case int(graph.F32)<<4 | 6:
+		gemmF32T6AVX512(a)
+	case int(graph.F32)<<4 | 8:
+		gemmF32T8AVX512(a)
+	case int(graph.F32)<<4 | 12:
+		gemmF32T12AVX512(a)
+	case int(graph.F16)<<4 | 1:
+		gemmF16T1AVX512(a)
+	case int(graph.F16)<<4 | 2:
+		gemmF16T2AVX512(a)
+	case int(graph.F16)<<4 | 3:
+		gemmF16T3AVX512(a)
+	case int(graph.F16)<<4 | 4:
+		gemmF16T4AVX512(a)
+	case int(graph.F16)<<4 | 6:
+		gemmF16T6AVX512(a)
+	case int(graph.F16)<<4 | 8:
+		gemmF16T8AVX512(a)
+	case int(graph.F16)<<4 | 12:
+		gemmF16T12AVX512(a)
+	case int(graph.BF16)<<4 | 1:
+		gemmBF16T1AVX512(a)
+	case int(graph.BF16)<<4 | 2:
+		gemmBF16T2AVX512(a)
+	case int(graph.BF16)<<4 | 3:
+		gemmBF16T3AVX512(a)
+	case int(graph.BF16)<<4 | 4:
+		gemmBF16T4AVX512(a)
+	case int(graph.BF16)<<4 | 6:
+		gemmBF16T6AVX512(a)
+	case int(graph.BF16)<<4 | 8:
+		gemmBF16T8AVX512(a)
+	case int(graph.BF16)<<4 | 12:
+		gemmBF16T12AVX512(a)
+	default:
+		panic("kern: no panel kernel")
+	}
+}
