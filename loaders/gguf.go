@@ -207,7 +207,7 @@ func (f *ggufFile) readTensors(r *ggufReader, n int) (offsets []uint64, err erro
 		for d := range shape {
 			ne := r.u64()
 			if r.err == nil && (ne < 1 || ne > math.MaxInt) {
-				return fail(fmt.Errorf("dimension %d is %d, expected 1 or more", d, ne))
+				return fail(fmt.Errorf("dimension %d is %d, expected 1 to %d", d, ne, math.MaxInt))
 			}
 			shape[len(shape)-1-d] = int(ne) // the file has the innermost first
 		}

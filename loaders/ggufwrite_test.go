@@ -174,7 +174,7 @@ func TestWriteRefusals(t *testing.T) {
 		{NewMetadata(), []TensorInfo{f32("a")}, "tensor a: 0 dimensions"},
 		{NewMetadata(), []TensorInfo{f32("a", 1, 1, 1, 1, 1)}, "5 dimensions"},
 		{NewMetadata(), []TensorInfo{f32("a", 2, 0)}, "dimension below 1"},
-		{NewMetadata(), []TensorInfo{f32("a", 1<<40, 1<<40)}, "larger than any memory"},
+		{NewMetadata(), []TensorInfo{f32("a", 1<<30, 1<<30, 1<<30)}, "larger than any memory"},
 		{NewMetadata(), []TensorInfo{{"a", graph.Q4_K, []int{2, 128}}}, "row length 128"},
 		{NewMetadata(), []TensorInfo{{"a", graph.Q8K, []int{256}}}, "tensor type q8k is not supported"},
 	} {
