@@ -134,3 +134,44 @@ func TestGELU(t *testing.T) {
 		t.Errorf("gelu(%v) = %v", x.F32, y)
 	}
 }
+
+// TestQuantizePass runs the suite after the pass "quantize": products with
+// rounded rows stay within the tolerances of Run.
+func TestQuantizePass(t *testing.T) {
+	opstest.Run(t, func(t testing.TB, g *graph.Graph, weights, feeds map[string]*graph.Tensor) map[string]*graph.Tensor {
+		g = g.Clone()
+		for _, pass := range []func(*graph.Graph) error{ops.Algebra, ops.FuseGated, ops.QuantizeActivations, graph.CSE, graph.DCE, graph.Verify} {
+			if err := pass(g); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return opstest.Plain(t, g, weights, feeds)
+	})
+}
+
+// TestFuseGated: the fused product has the bits of the three operations.
+func TestFuseGated(t *testing.T) {
+	for _, kind := range []string{ops.SiLU, ops.GELU, ops.SwigluOAI} {
+		b := graph.NewBuilder("ffn")
+		weights := map[string]*graph.Tensor{"g": opstest.Weight("g", graph.Q4_K, 17, 512), "u": opstest.Weight("u", graph.Q6_K, 17, 512)}
+		x := b.Input("x", graph.F32, graph.Rows("T", 512))
+		gate := ops.MatMul(b, x, b.Weight("g", graph.Q4_K, graph.ShapeOf(17, 512)))
+		up := ops.MatMul(b, x, b.Weight("u", graph.Q6_K, graph.ShapeOf(17, 512)))
+		b.Output("y", ops.Gated(b, gate, up, kind))
+		g, err := b.Finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		feeds := map[string]*graph.Tensor{"x": opstest.Weight("x", graph.F32, 70, 512)}
+		want := opstest.Plain(t, g, weights, feeds)["y"]
+		if err := ops.FuseGated(g); err != nil {
+			t.Fatal(err)
+		}
+		if g.Output("y").Op.Name != "gatedmatmul" {
+			t.Fatalf("%s: not fused:\n%s", kind, g)
+		}
+		if got := opstest.Plain(t, g, weights, feeds)["y"]; !slices.Equal(bits(got), bits(want)) {
+			t.Errorf("%s: other bits after fusion", kind)
+		}
+	}
+}
