@@ -44,6 +44,25 @@ func readConfig(a *Arch, f *loaders.Model) *Config {
 	return c
 }
 
+// unused returns the file's keys under the architecture's prefix that the
+// record does not list. vocab_size is compared with the tensors instead.
+func (c *Config) unused() []string {
+	known := map[string]bool{c.full("vocab_size"): true}
+	for _, k := range c.arch.Keys {
+		known[c.full(k.Name)] = true
+		if k.Old != "" {
+			known[c.full(k.Old)] = true
+		}
+	}
+	var names []string
+	for _, name := range c.file.Meta.Keys() {
+		if strings.HasPrefix(name, c.full("")) && !known[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // full returns the key as it is in the file.
 func (c *Config) full(name string) string { return c.arch.Name + "." + name }
 

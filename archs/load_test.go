@@ -181,12 +181,13 @@ func TestWarnings(t *testing.T) {
 	f.add("blk.2.attn_q.weight", 64, 64)
 	f.add("some.table", 4)
 	f.keys["vocab_size"] = 99999
+	f.keys["attention.slope"] = 1
 	m, err := f.load(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(m.Warnings, "\n")
-	for _, want := range []string{"2 tensors are not used: blk.2.attn_q.weight, some.table", "llama.vocab_size is 99999"} {
+	for _, want := range []string{"2 tensors not used: blk.2.attn_q.weight, some.table", "llama.vocab_size is 99999", "1 keys not used: llama.attention.slope"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("warnings %q, want %q", got, want)
 		}

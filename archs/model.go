@@ -23,7 +23,7 @@ type Model struct {
 	Params        int // numbers in the tensors used
 	WeightBytes   int // bytes of the tensors used
 	// Warnings lists, a line each, what is odd about the file but does not
-	// change what it computes: unused tensors, disagreeing counts.
+	// change what it computes: unused tensors and keys, disagreeing counts.
 	Warnings []string
 
 	tensors map[string]*loaders.Tensor // by the name the record gives it
@@ -52,6 +52,7 @@ func Load(f *loaders.Model) (*Model, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
+	m.warnUnused("keys", c.unused())
 	return m, nil
 }
 

@@ -227,7 +227,6 @@ func (b *binder) missingError() error {
 // leftOver warns of tensors the record has no place for, and refuses those that
 // would change the result of a matrix in use: a bias or a scale beside it.
 func (b *binder) leftOver() {
-	const most = 8
 	var extra []string
 	for _, t := range b.c.file.Tensors {
 		if b.known[t.Name] {
@@ -240,13 +239,20 @@ func (b *binder) leftOver() {
 		}
 		extra = append(extra, t.Name)
 	}
-	if len(extra) > 0 {
-		text := strings.Join(extra[:min(len(extra), most)], ", ")
-		if len(extra) > most {
-			text += fmt.Sprintf(" and %d more", len(extra)-most)
-		}
-		b.m.warn("%d tensors are not used: %s", len(extra), text)
+	b.m.warnUnused("tensors", extra)
+}
+
+// warnUnused warns of what the record has no place for, a few by name.
+func (m *Model) warnUnused(what string, names []string) {
+	const most = 8
+	if len(names) == 0 {
+		return
 	}
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		text += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	m.warn("%d %s not used: %s", len(names), what, text)
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {
