@@ -109,7 +109,7 @@ func (t *ranks) join(m *merger, l, r int32) (rank uint32, id int32, ok bool) {
 // encodeBytes appends the ids of one piece of text in a byte-level vocabulary.
 // A byte without a token becomes UNK, or nothing where there is no UNK.
 func (t *Tokenizer) encodeBytes(dst []int32, m *merger, piece string) []int32 {
-	if t.v.IgnoreMerges {
+	if t.v.IgnoreMerges && len(piece) <= t.longest {
 		var buf [64]byte
 		if id, ok := t.pieces[string(appendByteChars(buf[:0], piece))]; ok {
 			return append(dst, id)

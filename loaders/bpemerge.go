@@ -25,7 +25,8 @@ type merger struct {
 	next  []int32  // right neighbour, -1 at the end, gone if joined to the left
 	order []uint32 // order of joining with next, noJoin if it does not join
 	to    []int32  // what joining with next gives
-	heap  []uint64 // order<<32 | symbol, smallest first
+	first []uint64 // order<<32 | symbol of the joins at the start, sorted
+	heap  []uint64 // the same of those that came up since, smallest first
 	steps int      // joins looked up, for tests of the cost
 }
 
@@ -139,20 +140,28 @@ func (m *merger) runScan(j joiner) {
 }
 
 func (m *merger) runHeap(j joiner) {
-	h := slices.Grow(m.heap[:0], len(m.order))
+	first := m.first[:0]
 	for i, order := range m.order {
 		if order != noJoin {
-			h = append(h, uint64(order)<<32|uint64(i))
+			first = append(first, uint64(order)<<32|uint64(i))
 		}
 	}
-	for i := len(h)/4 + 1; i >= 0; i-- {
-		siftDown(h, i)
-	}
-	for len(h) > 0 {
-		order, i := uint32(h[0]>>32), int32(uint32(h[0]))
-		h[0] = h[len(h)-1]
-		h = h[:len(h)-1]
-		siftDown(h, 0)
+	// Sorting what is there at the start once is cheaper than a heap of it, most
+	// of all where one character repeats and it is sorted already.
+	slices.Sort(first)
+	m.first = first
+	h := m.heap[:0]
+	for len(first) > 0 || len(h) > 0 {
+		var least uint64
+		if len(h) == 0 || len(first) > 0 && first[0] < h[0] {
+			least, first = first[0], first[1:]
+		} else {
+			least = h[0]
+			h[0] = h[len(h)-1]
+			h = h[:len(h)-1]
+			siftDown(h, 0)
+		}
+		order, i := uint32(least>>32), int32(uint32(least))
 		if m.order[i] != order {
 			continue // joined, or got another neighbour, since it was put in
 		}

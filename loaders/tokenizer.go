@@ -26,6 +26,7 @@ type Tokenizer struct {
 	v        *Vocab
 	pre      *preTokenizer    // byte-level only
 	pieces   map[string]int32 // texts that merging may make
+	longest  int              // bytes of the longest of them
 	bytes    [256]int32       // symbol of a byte, noSymbol if it has none
 	ascii    [128]int32       // symbol of a character, encodeChars only
 	ranks    *ranks           // nil if merging goes by score
@@ -60,13 +61,12 @@ func NewTokenizer(v *Vocab) (*Tokenizer, error) {
 	for _, id := range v.EOG {
 		t.eog[id] = true
 	}
-	longest := 0
 	for i, text := range v.Tokens {
 		if _, ok := t.pieces[text]; ok || text == "" || !v.isPiece(int32(i)) {
 			continue
 		}
 		t.pieces[text] = int32(i)
-		longest = max(longest, len(text))
+		t.longest = max(t.longest, len(text))
 	}
 	switch {
 	case v.Model == "gpt2":
@@ -82,7 +82,7 @@ func NewTokenizer(v *Vocab) (*Tokenizer, error) {
 		if len(v.Scores) != len(v.Tokens) {
 			return nil, fmt.Errorf("tokenizer: found %d scores, expected one for each of %d tokens", len(v.Scores), len(v.Tokens))
 		}
-		t.scores = newScores(v, t.pieces, longest)
+		t.scores = newScores(v, t.pieces, t.longest)
 	default:
 		return nil, &UnsupportedError{What: "tokenizer", Name: quoteText(v.Model), Known: vocabModels}
 	}
