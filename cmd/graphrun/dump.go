@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"graphrun/backends/cpu"
+	"graphrun/engine"
+	"graphrun/graph"
+)
+
+// dumpFormats are the values of --dump.
+var dumpFormats = []string{"text", "dot", "json", "summary"}
+
+// dumpFlags are the flags of graphrun --dump.
+type dumpFlags struct {
+	modelFlags
+	format string
+	pass   string
+	out    string
+}
+
+func (d *dumpFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&d.format, "dump", "", "print the compiled graph: text, dot, json or summary")
+	fs.Lookup("dump").NoOptDefVal = "text"
+	fs.StringVar(&d.pass, "pass", "", "with --dump: the state after this pass; \"build\" is before all")
+	fs.StringVarP(&d.out, "output", "o", "", "with --dump: write to this file instead of standard output")
+	d.modelFlags.register(cmd)
+}
+
+func (d *dumpFlags) run(cmd *cobra.Command, args []string) error {
+	if !isOneOf(d.format, dumpFormats) {
+		return usagef("--dump is %q, want one of %v", d.format, dumpFormats)
+	}
+	if d.passes == "list" {
+		return d.list(cmd, args)
+	}
+	if err := d.knownPass(); err != nil {
+		return err
+	}
+	path, err := modelArg(args)
+	if err != nil {
+		return err
+	}
+	g, err := d.graph(cmd, path)
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	switch d.format {
+	case "text":
+		err = g.WriteText(&buf)
+	case "dot":
+		err = g.WriteDot(&buf, graph.DotOptions{})
+	case "json":
+		err = g.WriteJSON(&buf, g.Bound)
+	case "summary":
+		err = writeSummary(&buf, g)
+	}
+	if err != nil {
+		return err
+	}
+	return writeOutput(cmd, d.out, buf.Bytes())
+}
+
+func (d *dumpFlags) knownPass() error {
+	if d.pass == "" || d.pass == "build" {
+		return nil
+	}
+	names := []string{"build"}
+	for _, p := range cpu.Passes().Passes() {
+		if p.Name == d.pass {
+			return nil
+		}
+		names = append(names, p.Name)
+	}
+	return usagef("--pass: unknown pass %q; known: %v", d.pass, names)
+}
+
+// graph compiles the model and returns its graph after the wanted pass. The
+// dump does not run it, so a model beyond the machine's memory is fine.
+func (d *dumpFlags) graph(cmd *cobra.Command, path string) (*graph.Graph, error) {
+	var after *graph.Graph
+	m, err := d.open(cmd, path, func(o *engine.Options) {
+		o.Threads, o.Overcommit = 1, true
+		o.OnPass = func(s graph.PassStat, g *graph.Graph) {
+			if s.Pass == d.pass {
+				after = g.Clone()
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	switch d.pass {
+	case "":
+		return m.Program().Graph(), nil
+	case "build":
+		return m.Graph, nil
+	}
+	return after, nil
+}
+
+// list prints the pass table with what each pass did and took.
+func (d *dumpFlags) list(cmd *cobra.Command, args []string) error {
+	path, err := modelArg(args)
+	if err != nil {
+		return err
+	}
+	d.passes = ""
+	stats := map[string]graph.PassStat{}
+	m, err := d.open(cmd, path, func(o *engine.Options) {
+		o.Threads, o.Overcommit = 1, true
+		o.OnPass = func(s graph.PassStat, _ *graph.Graph) { stats[s.Pass] = s }
+	})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "pass\tvalues\tchanged\ttook\trequired\twhat it does")
+	for _, p := range cpu.Passes().Passes() {
+		s := stats[p.Name]
+		fmt.Fprintf(w, "%s\t%d -> %d\t%s\t%s\t%s\t%s\n", p.Name, s.Before, s.After, yesNo(s.Changed), s.Duration.Round(time.Microsecond), yesNo(p.Required), p.Doc)
+	}
+	return w.Flush()
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// writeSummary counts the graph for a decode step of one token and for the
+// largest step the plan was made for.
+func writeSummary(w io.Writer, g *graph.Graph) error {
+	if g.Bound == nil {
+		s, err := graph.Summarize(g, nil)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(w, s.String())
+		return err
+	}
+	one := graph.Dims{}
+	for k, n := range g.Bound {
+		one[k] = n
+	}
+	one["T"], one["R"] = 1, 1
+	for _, part := range []struct {
+		title string
+		dims  graph.Dims
+	}{{"one token", one}, {"largest step", g.Bound}} {
+		s, err := graph.Summarize(g, part.dims)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s (%s)\n%s\n", part.title, part.dims, s)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"graphrun"
+	"graphrun/engine"
+	"graphrun/loaders"
+)
+
+func inspectCmd() *cobra.Command {
+	var f modelFlags
+	var output string
+	var full bool
+	cmd := &cobra.Command{
+		Use:   "inspect [MODEL]",
+		Short: "Print a model's metadata, tensors and memory",
+		Long: `inspect prints the metadata, the tensors with type, shape and size, and what the
+model would need in memory for the given context.`,
+		Example: "  graphrun inspect model.gguf --ctx 8192",
+		Args:    args(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !isOneOf(output, []string{"text", "json"}) {
+				return usagef("-o is %q, want text or json", output)
+			}
+			path, err := modelArg(args)
+			if err != nil {
+				return err
+			}
+			file, err := openFile(cmd, path)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			o, err := f.options()
+			if err != nil {
+				return err
+			}
+			mem, memErr := engine.Estimate(file, o)
+			var buf bytes.Buffer
+			if output == "json" {
+				err = inspectJSON(&buf, file, mem, memErr)
+			} else {
+				err = inspectText(&buf, file, full)
+				if err == nil && memErr == nil {
+					fmt.Fprintf(&buf, "\nmemory\n%s\n", mem.String())
+				}
+			}
+			if err != nil {
+				return err
+			}
+			if err := writeOutput(cmd, "", buf.Bytes()); err != nil {
+				return err
+			}
+			return memErr
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().BoolVar(&full, "full", false, "print long arrays and texts whole")
+	return cmd
+}
+
+// openFile opens a weight file without compiling it.
+func openFile(cmd *cobra.Command, path string) (*loaders.Model, error) {
+	if path == "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "graphrun: no MODEL named, using the embedded story model")
+		return loaders.OpenBytes(graphrun.StoriesName, graphrun.Stories)
+	}
+	return loaders.Open(path)
+}
+
+func inspectText(w io.Writer, file *loaders.Model, full bool) error {
+	fmt.Fprintf(w, "%s: %s, %s in %d file(s), %d tensors\n\nmetadata\n", file.Path, file.Format, bytesText(int(file.Size)), len(file.Files), len(file.Tensors))
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, k := range file.Meta.Keys() {
+		v, _ := file.Meta.Value(k)
+		text := v.String()
+		if !full {
+			text = shorten(text, 100)
+		}
+		fmt.Fprintf(tab, "  %s\t%s\t%s\n", k, v.TypeName(), strings.ReplaceAll(text, "\n", `\n`))
+	}
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\ntensors (shape is row-major: the last number is the length of a row)\n")
+	sum := map[string][2]int{}
+	var types []string
+	for _, t := range file.Tensors {
+		fmt.Fprintf(tab, "  %s\t%s\t%v\t%s\n", t.Name, t.DType, t.Shape, bytesText(len(t.Data)))
+		name := t.DType.String()
+		if _, ok := sum[name]; !ok {
+			types = append(types, name)
+		}
+		sum[name] = [2]int{sum[name][0] + 1, sum[name][1] + len(t.Data)}
+	}
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\ntypes\n")
+	for _, name := range types {
+		fmt.Fprintf(tab, "  %s\t%d tensors\t%s\n", name, sum[name][0], bytesText(sum[name][1]))
+	}
+	return tab.Flush()
+}
+
+func inspectJSON(w io.Writer, file *loaders.Model, mem engine.MemoryReport, memErr error) error {
+	type tensor struct {
+		Name  string `json:"name"`
+		Type  string `json:"type"`
+		Shape []int  `json:"shape"`
+		Bytes int    `json:"bytes"`
+	}
+	type pair struct {
+		Key   string `json:"key"`
+		Type  string `json:"type"`
+		Value any    `json:"value"`
+	}
+	out := struct {
+		File     string               `json:"file"`
+		Format   string               `json:"format"`
+		Bytes    int64                `json:"bytes"`
+		Metadata []pair               `json:"metadata"`
+		Tensors  []tensor             `json:"tensors"`
+		Memory   *engine.MemoryReport `json:"memory,omitempty"`
+	}{File: file.Path, Format: file.Format, Bytes: file.Size}
+	for _, k := range file.Meta.Keys() {
+		v, _ := file.Meta.Value(k)
+		var val any = v.Any()
+		if _, err := json.Marshal(val); err != nil {
+			val = v.String() // NaN and infinities, which JSON has no words for
+		}
+		out.Metadata = append(out.Metadata, pair{k, v.TypeName(), val})
+	}
+	for _, t := range file.Tensors {
+		out.Tensors = append(out.Tensors, tensor{t.Name, t.DType.String(), t.Shape, len(t.Data)})
+	}
+	if memErr == nil {
+		out.Memory = &mem
+	}
+	return json.NewEncoder(w).Encode(out)
+}
+
+// shorten cuts a text to about n characters.
+func shorten(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n]) + fmt.Sprintf(" … (%d more characters)", len(r)-n)
+}
+
+func bytesText(n int) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}

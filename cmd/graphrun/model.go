@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"graphrun"
+	"graphrun/engine"
+	"graphrun/graph"
+)
+
+// modelFlags are the flags of every command that compiles a model.
+type modelFlags struct {
+	threads int
+	backend string
+	kv      string
+	context int
+	passes  string
+	check   bool
+	force   bool
+}
+
+func (f *modelFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.IntVarP(&f.threads, "threads", "t", 0, "workers; 0 is one for each physical core this process may use")
+	fs.StringVar(&f.backend, "backend", "cpu", "cpu, or ref: the slow reference")
+	fs.StringVar(&f.kv, "kv", "", "type of the KV cache: f16, f32 or q8_0 (default f16; f32 for --backend ref)")
+	fs.IntVarP(&f.context, "ctx", "c", 0, "positions of the context; 0 is the model's, at most 4096")
+	fs.StringVar(&f.passes, "passes", "", "passes to switch off, e.g. -fuse-gated,-cse; list prints the table")
+	fs.BoolVar(&f.check, "check", false, "verify the graph between passes and the weights for NaN")
+	fs.BoolVar(&f.force, "force", false, "open a model that the machine's memory cannot hold")
+}
+
+// options checks the flags and returns them as engine options.
+func (f *modelFlags) options() (engine.Options, error) {
+	o := engine.Options{Backend: f.backend, Threads: f.threads, Context: f.context, Check: f.check, Overcommit: f.force}
+	if f.threads < 0 {
+		return o, usagef("--threads is %d, want 0 (the default) or more", f.threads)
+	}
+	switch f.kv {
+	case "":
+	case "f16", "f32", "q8_0":
+		o.KV, _ = graph.DTypeByName(f.kv)
+	default:
+		return o, usagef("--kv is %q, want f16, f32 or q8_0", f.kv)
+	}
+	if !isOneOf(f.backend, engine.Backends()) {
+		return o, usagef("--backend is %q, want one of %s", f.backend, strings.Join(engine.Backends(), ", "))
+	}
+	off, err := parsePasses(f.passes)
+	o.Off = off
+	return o, err
+}
+
+// parsePasses reads a list of switched-off passes: -name,-name.
+func parsePasses(list string) ([]string, error) {
+	var off []string
+	for part := range strings.SplitSeq(list, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		name, ok := strings.CutPrefix(part, "-")
+		if !ok {
+			return nil, usagef("--passes: found %q, want names with a minus, e.g. -cse, or the word list alone", part)
+		}
+		off = append(off, name)
+	}
+	return off, nil
+}
+
+func isOneOf(s string, list []string) bool {
+	for _, x := range list {
+		if s == x {
+			return true
+		}
+	}
+	return false
+}
+
+// open opens the model at path, or the embedded one when path is "". Warnings
+// go to the error stream, a line each.
+func (f *modelFlags) open(cmd *cobra.Command, path string, change func(*engine.Options)) (*engine.Model, error) {
+	o, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	if change != nil {
+		change(&o)
+	}
+	var m *engine.Model
+	if path == "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "graphrun: no MODEL named, using the embedded story model")
+		m, err = engine.OpenBytes(graphrun.StoriesName, graphrun.Stories, o)
+	} else {
+		m, err = engine.Open(path, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range m.Warnings() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "graphrun: warning:", w)
+	}
+	return m, nil
+}
+
+// looksLikeModel reports whether an argument must be a MODEL rather than a
+// text: it has a path separator or a model's extension.
+func looksLikeModel(arg string) bool {
+	if strings.ContainsRune(arg, '/') || strings.ContainsRune(arg, filepath.Separator) {
+		return true
+	}
+	switch strings.ToLower(filepath.Ext(arg)) {
+	case ".gguf", ".safetensors":
+		return true
+	}
+	return false
+}
+
+// mustExist says clearly when a MODEL is not there.
+func mustExist(path string) error {
+	if _, err := os.Stat(path); err != nil {
+		if os.IsNotExist(err) {
+			return fmt.Errorf("model %s: no such file or folder (a text that has a / in it goes to -f FILE or standard input)", path)
+		}
+		return err
+	}
+	return nil
+}
+
+// modelArg returns the only argument, a MODEL that must exist, or "" for the
+// embedded model.
+func modelArg(args []string) (string, error) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	return args[0], mustExist(args[0])
+}

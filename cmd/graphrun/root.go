@@ -1,0 +1,42 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// rootCmd returns the whole command tree. Without a verb the command dumps a
+// graph, or prints its help.
+func rootCmd() *cobra.Command {
+	var d dumpFlags
+	root := &cobra.Command{
+		Use:   "graphrun",
+		Short: "Run language models on the CPU, and see the graph that runs",
+		Long: `graphrun compiles a language model into a static dataflow graph and runs it on the CPU.
+
+A MODEL is a GGUF file. Where none is named, a small model that writes
+children's stories is used, which is part of the program.`,
+		Example: `  graphrun run "Once upon a time"
+  graphrun run model.gguf "The capital of France is" -n 32
+  graphrun --dump=summary model.gguf
+  graphrun --dump model.gguf --pass quantize`,
+		Args:          args(0, 1),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if d.format == "" {
+				if len(args) > 0 {
+					return usagef("unknown command %q; see graphrun --help (to dump a model's graph: graphrun --dump %s)", args[0], args[0])
+				}
+				return cmd.Help()
+			}
+			return d.run(cmd, args)
+		},
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%v; see %s --help", err, cmd.CommandPath())
+	})
+	root.CompletionOptions.HiddenDefaultCmd = true
+	d.register(root)
+	root.AddCommand(runCmd(), inspectCmd(), logitsCmd())
+	return root
+}
