@@ -55,7 +55,26 @@ func grain(w *Mat, T int) int {
 	return 16
 }
 
-func quantizeRow(t graph.DType, dst []byte, x []float32) { quantizeRowGeneric(t, dst, x) }
+// quantArgs is what the quantizing kernels take.
+type quantArgs struct {
+	x, q, scales, sums unsafe.Pointer
+	blocks             int
+}
+
+func quantizeRow(t graph.DType, dst []byte, x []float32) {
+	blocks := len(x) / t.BlockElems()
+	if !features.avx512 || blocks == 0 {
+		quantizeRowGeneric(t, dst, x)
+		return
+	}
+	k := len(x)
+	a := quantArgs{x: ptr(x, 0), q: ptr(dst, 0), scales: ptr(dst, k), sums: ptr(dst, k+4*blocks), blocks: blocks}
+	if t == graph.Q8 {
+		quantizeQ8AVX512(&a)
+	} else {
+		quantizeQ8KAVX512(&a)
+	}
+}
 
 func dequantRow(t graph.DType, dst []float32, src []byte) { dequantRowGeneric(t, dst, src) }
 

@@ -59,6 +59,41 @@ func panelScratch(w *Mat, T int) int {
 	return totalsBytes + T*formats[w.Type].sideBytes(w.K) + panelBytes(w)
 }
 
+// sideArgs is what the kernels for side numbers take.
+type sideArgs struct {
+	sums, scales, dst unsafe.Pointer
+	n                 int    // numbers to write
+	off               uint64 // factor of the sums, twice as int16 where sums are int16 pairs
+}
+
+// makeSide is format.makeSide.
+func makeSide(f *format, dst, x []byte, k int) {
+	a := sideArgs{dst: ptr(dst, 0), n: k / 32, off: uint64(uint32(-f.off))}
+	if f.act == graph.Q8 {
+		a.scales, a.sums = ptr(x, k), ptr(x, k+k/8)
+	} else {
+		a.sums = ptr(x, k+k/64)
+	}
+	pair := uint64(uint16(-f.off)) * 0x10001
+	switch f.side() {
+	case sideMin:
+		sideMinAVX512(&a)
+	case sidePairs:
+		a.off = 0x10001
+		sidePairsAVX512(&a)
+	case side16:
+		a.n = k / 16
+		sideK16AVX512(&a)
+	case side32:
+		if f.act == graph.Q8 {
+			side32AVX512(&a)
+		} else {
+			a.off = pair
+			sideK32AVX512(&a)
+		}
+	}
+}
+
 // mulPanels is Mul for many tokens: each 32 rows are unpacked once and
 // multiplied with tiles of tokens.
 func mulPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
@@ -72,7 +107,7 @@ func mulPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, s
 	panel := side[T*ldside:]
 	for t := range T {
 		if ldside > 0 {
-			f.makeSide(side[t*ldside:], x[t*ldx:], w.K)
+			makeSide(f, side[t*ldside:], x[t*ldx:], w.K)
 		}
 	}
 	nb := w.K / w.Type.BlockElems()

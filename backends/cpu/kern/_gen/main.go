@@ -30,6 +30,8 @@ var groups = map[string]func(){
 	"gemv":   genGEMV,
 	"unpack": genUnpack,
 	"prep":   genPrep,
+	"roof":   genRoof,
+	"quant":  genQuant,
 }
 
 // c is the context all generators write to.
