@@ -95,6 +95,7 @@ type Sampler struct {
 	pcg  rand.PCG
 	work []float32   // the logits after biases and penalty
 	cand []candidate // what top-k, min-p and top-p work on
+	sums []float64   // of blocks of weights, when nothing limits the draw
 	seen []uint32    // call number at which the penalty met a token
 	call uint32
 }
@@ -125,8 +126,12 @@ func NewSampler(vocab int, o SampleOptions) (*Sampler, error) {
 	if o.RepeatPenalty != 1 {
 		s.seen = make([]uint32, vocab)
 	}
-	if o.Temperature > 0 && (o.TopK > 0 || o.TopP > 0 || o.MinP > 0) {
+	switch {
+	case o.Temperature == 0:
+	case o.TopK > 0 || o.TopP > 0 || o.MinP > 0:
 		s.cand = make([]candidate, 0, vocab)
+	default:
+		s.sums = make([]float64, (vocab+drawBlock-1)/drawBlock)
 	}
 	return s, nil
 }
@@ -223,25 +228,47 @@ func (s *Sampler) weight(x, top float32) float64 {
 	return math.Exp((float64(x) - float64(top)) / s.o.Temperature)
 }
 
-// drawAll draws from the whole vocabulary in two passes.
+// drawBlock is the number of tokens whose weights drawAll sums up together.
+const drawBlock = 256
+
+// drawAll draws from the whole vocabulary: a pass for the sums of blocks, then
+// one over the block that the draw fell into.
 func (s *Sampler) drawAll(x []float32, top float32) int32 {
 	sum := 0.0
-	for _, v := range x {
-		sum += s.weight(v, top)
+	for i := range s.sums {
+		part := 0.0
+		for _, v := range x[i*drawBlock : min((i+1)*drawBlock, len(x))] {
+			part += s.weight(v, top)
+		}
+		s.sums[i] = part
+		sum += part
 	}
 	r := s.uniform() * sum
+	block := 0
+	for i, part := range s.sums {
+		if part == 0 {
+			continue
+		}
+		block = i
+		if r < part {
+			break
+		}
+		r -= part
+	}
+	from := block * drawBlock
 	last := int32(-1)
-	for i, v := range x {
+	for i, v := range x[from:min(from+drawBlock, len(x))] {
 		w := s.weight(v, top)
 		if w == 0 {
 			continue
 		}
-		last = int32(i)
-		if r -= w; r < 0 {
+		last = int32(from + i)
+		if r < w {
 			break
 		}
+		r -= w
 	}
-	return last // never -1: the largest has weight 1
+	return last // never -1: the block has a weight
 }
 
 func (s *Sampler) drawCandidates(c []candidate, top float32) int32 {
@@ -257,9 +284,10 @@ func (s *Sampler) drawCandidates(c []candidate, top float32) int32 {
 			continue
 		}
 		last = c[i].id
-		if r -= c[i].w; r < 0 {
+		if r < c[i].w {
 			break
 		}
+		r -= c[i].w
 	}
 	return last
 }

@@ -16,14 +16,31 @@ func before(a, b candidate) bool {
 }
 
 // choose returns the candidates that top-k, min-p and top-p leave, at least
-// one, in no order that means anything but always the same one. It sorts
-// nothing: each step partitions, so the work is a few passes over the
-// vocabulary on average.
+// one, in no order that means anything but always the same one.
+//
+// It sorts nothing. Each rule first gives a logit below which nothing can be
+// left; what lies above is partitioned, as quickselect does.
 func (s *Sampler) choose(x []float32, top float32) []candidate {
 	// At temperature 1 p/pmax = exp(x-top): the floor of min-p is a logit.
 	floor := float32(math.Inf(-1))
 	if s.o.MinP > 0 {
 		floor = min(top, top+float32(math.Log(s.o.MinP)))
+	}
+	if s.o.TopK > 0 && s.o.TopK <= len(x)/(2*topBlock) {
+		floor = max(floor, s.topFloor(x))
+	}
+	sum := 0.0
+	if s.o.TopP > 0 && s.o.TopK == 0 {
+		for _, v := range x {
+			if v >= floor {
+				sum += math.Exp(float64(v) - float64(top))
+			}
+		}
+		// Tokens with less than (1-P) of the mean weight have less than (1-P)
+		// of the sum together: P is reached without them. The hundredth is for
+		// rounding.
+		mean := sum / float64(len(x))
+		floor = max(floor, min(top, top+float32(math.Log((1-s.o.TopP)*mean)-0.01)))
 	}
 	c := s.cand[:0]
 	for i, v := range x {
@@ -37,14 +54,40 @@ func (s *Sampler) choose(x []float32, top float32) []candidate {
 		c = c[:s.o.TopK]
 	}
 	if s.o.TopP > 0 {
-		sum := 0.0
+		part := 0.0
 		for i := range c {
 			c[i].w = math.Exp(float64(c[i].x) - float64(top))
-			sum += c[i].w
+			part += c[i].w
+		}
+		if s.o.TopK > 0 {
+			sum = part
 		}
 		c = c[:selectMass(c, s.o.TopP*sum)]
 	}
 	return c
+}
+
+// topBlock is the number of tokens of which topFloor looks at the largest.
+const topBlock = 16
+
+// topFloor returns a logit that at least TopK tokens reach: the vocabulary is
+// cut into blocks, and TopK of the blocks have a token as large as the TopK-th
+// largest of the blocks' maxima.
+func (s *Sampler) topFloor(x []float32) float32 {
+	c := s.cand[:0]
+	for i := 0; i < len(x); i += topBlock {
+		m := x[i]
+		for _, v := range x[i:min(i+topBlock, len(x))] {
+			m = max(m, v)
+		}
+		c = append(c, candidate{x: m, id: int32(i)})
+	}
+	selectCount(c, s.o.TopK)
+	floor := c[0].x
+	for _, k := range c[:s.o.TopK] {
+		floor = min(floor, k.x)
+	}
+	return floor
 }
 
 // selectCount moves the k first candidates to the front.
