@@ -33,6 +33,16 @@ type golden struct {
 
 func openGolden(t testing.TB, name string, o Options) (*Model, golden) {
 	t.Helper()
+	m, g, err := tryGolden(t, name, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, g
+}
+
+// tryGolden opens a golden model and returns the error of Open.
+func tryGolden(t testing.TB, name string, o Options) (*Model, golden, error) {
+	t.Helper()
 	var g golden
 	b, err := os.ReadFile(shared.Path(t, "golden", "models", name, "golden.json"))
 	if err != nil {
@@ -50,10 +60,10 @@ func openGolden(t testing.TB, name string, o Options) (*Model, golden) {
 	}
 	m, err := Open(shared.Path(t, "golden", "models", name, "model.gguf"), o)
 	if err != nil {
-		t.Fatal(err)
+		return nil, g, err
 	}
 	t.Cleanup(func() { m.Close() })
-	return m, g
+	return m, g, nil
 }
 
 // all returns the logits after each token of a text, appended in chunks.
