@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -180,20 +181,26 @@ func (b *Builder) Finish() (*Graph, error) {
 	return b.g, nil
 }
 
-// origin returns "file.go:line" of the nearest caller outside this package and
-// outside the op constructors: the line of a model that asked for the value.
+// origin returns "file.go:line" of the nearest caller outside of the op
+// constructors and the shared blocks: the line of a model that asked for the
+// value.
 func origin() string {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
-	last := ""
 	for {
 		f, more := frames.Next()
-		last = fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
-		if !strings.HasPrefix(f.Function, "graphrun/graph.") && !strings.HasPrefix(f.Function, "graphrun/ops.") || strings.HasSuffix(f.File, "_test.go") {
-			return last
-		}
-		if !more {
-			return last
+		if !more || !isBuilding(f.Function) || strings.HasSuffix(f.File, "_test.go") {
+			return filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
 		}
 	}
+}
+
+// isBuilding reports whether a function only adds values for its caller.
+func isBuilding(function string) bool {
+	for _, prefix := range []string{"graphrun/graph.", "graphrun/ops.", "graphrun/archs.(*Build)."} {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
 }
