@@ -16,7 +16,8 @@ func ExampleTokenizer() {
 			loaders.TokenUnknown, loaders.TokenControl, loaders.TokenNormal, loaders.TokenNormal,
 			loaders.TokenNormal, loaders.TokenNormal, loaders.TokenNormal, loaders.TokenByte, loaders.TokenByte,
 		},
-		BOS: 1, EOS: -1, AddBOS: true, AddSpacePrefix: true,
+		BOS: 1, EOS: -1, EOT: -1, EOM: -1, UNK: 0, PAD: -1,
+		AddBOS: true, AddSpacePrefix: true,
 	})
 	if err != nil {
 		fmt.Println(err)
