@@ -105,7 +105,6 @@ func (p *fakeProgram) Run(ctx context.Context, feeds []backends.Feed) error {
 		}
 		window := p.text
 		if ring != nil {
-			window = p.text[:0:0]
 			n := min(last+1, p.window)
 			window = make([]int32, n)
 			for i := range window {
