@@ -26,6 +26,17 @@ func decodeIQ3_S(b *block256, p []byte) {
 	}
 }
 
+// iq3Bytes is iq3Grid with a byte of 2e+1 for every digit e, the first element
+// in the lowest byte.
+var iq3Bytes = func() (bytes [512]uint32) {
+	for i, g := range iq3Grid {
+		for e := range 4 {
+			bytes[i] |= uint32(g>>(9-3*e)&7*2+1) << (8 * e)
+		}
+	}
+	return
+}()
+
 // iq3Grid lists the 512 groups of four magnitudes, one octal digit each, the
 // first element first.
 // Source: the format's definition in ggml.

@@ -218,12 +218,34 @@ func unpackHalf(t graph.DType, u *unpackArgs) bool {
 		unpackQ8_0AVX512(u)
 	case graph.Q4_0:
 		unpackQ4_0AVX512(u)
+	case graph.Q4_1:
+		unpackQ4_1AVX512(u)
+	case graph.Q5_0:
+		unpackQ5_0AVX512(u)
+	case graph.Q5_1:
+		unpackQ5_1AVX512(u)
+	case graph.IQ4_NL:
+		unpackIQ4_NLAVX512(u)
+	case graph.MXFP4:
+		unpackMXFP4AVX512(u)
+	case graph.Q2_K:
+		unpackQ2_KAVX512(u)
+	case graph.Q3_K:
+		unpackQ3_KAVX512(u)
 	case graph.Q4_K:
 		unpackQ4_KAVX512(u)
 	case graph.Q5_K:
 		unpackQ5_KAVX512(u)
 	case graph.Q6_K:
 		unpackQ6_KAVX512(u)
+	case graph.IQ4_XS:
+		unpackIQ4_XSAVX512(u)
+	case graph.IQ3_S:
+		unpackIQ3_SAVX512(u)
+	case graph.TQ1_0:
+		unpackTQ1_0AVX512(u)
+	case graph.TQ2_0:
+		unpackTQ2_0AVX512(u)
 	default:
 		return false
 	}

@@ -29,6 +29,61 @@ func unpackQ5_KAVX512(a *unpackArgs)
 //go:noescape
 func unpackQ6_KAVX512(a *unpackArgs)
 
+// unpackQ4_1AVX512 unpacks the blocks of 16 rows of Q4_1 into one half of a panel.
+//
+//go:noescape
+func unpackQ4_1AVX512(a *unpackArgs)
+
+// unpackQ5_0AVX512 unpacks the blocks of 16 rows of Q5_0 into one half of a panel.
+//
+//go:noescape
+func unpackQ5_0AVX512(a *unpackArgs)
+
+// unpackQ5_1AVX512 unpacks the blocks of 16 rows of Q5_1 into one half of a panel.
+//
+//go:noescape
+func unpackQ5_1AVX512(a *unpackArgs)
+
+// unpackIQ4_NLAVX512 unpacks the blocks of 16 rows of IQ4_NL into one half of a panel.
+//
+//go:noescape
+func unpackIQ4_NLAVX512(a *unpackArgs)
+
+// unpackMXFP4AVX512 unpacks the blocks of 16 rows of MXFP4 into one half of a panel.
+//
+//go:noescape
+func unpackMXFP4AVX512(a *unpackArgs)
+
+// unpackQ2_KAVX512 unpacks the blocks of 16 rows of Q2_K into one half of a panel.
+//
+//go:noescape
+func unpackQ2_KAVX512(a *unpackArgs)
+
+// unpackQ3_KAVX512 unpacks the blocks of 16 rows of Q3_K into one half of a panel.
+//
+//go:noescape
+func unpackQ3_KAVX512(a *unpackArgs)
+
+// unpackIQ4_XSAVX512 unpacks the blocks of 16 rows of IQ4_XS into one half of a panel.
+//
+//go:noescape
+func unpackIQ4_XSAVX512(a *unpackArgs)
+
+// unpackTQ2_0AVX512 unpacks the blocks of 16 rows of TQ2_0 into one half of a panel.
+//
+//go:noescape
+func unpackTQ2_0AVX512(a *unpackArgs)
+
+// unpackTQ1_0AVX512 unpacks the blocks of 16 rows of TQ1_0 into one half of a panel.
+//
+//go:noescape
+func unpackTQ1_0AVX512(a *unpackArgs)
+
+// unpackIQ3_SAVX512 unpacks the blocks of 16 rows of IQ3_S into one half of a panel.
+//
+//go:noescape
+func unpackIQ3_SAVX512(a *unpackArgs)
+
 // unpackF32AVX512 unpacks the blocks of 16 rows of F32 into one half of a panel.
 //
 //go:noescape

@@ -68,8 +68,13 @@ func loadTable(name string, data []byte) reg.VecVirtual {
 // splat returns a register with a 32-bit constant in every lane.
 func splat(name string, v uint32) reg.VecVirtual {
 	z := c.ZMM()
-	c.VPBROADCASTD(table(name, dwordsOf(1, func(int) uint32 { return v })), z)
+	c.VPBROADCASTD(word(name, v), z)
 	return z
+}
+
+// word returns the address of a 32-bit constant, for operands that broadcast.
+func word(name string, v uint32) operand.Mem {
+	return table(name, dwordsOf(1, func(int) uint32 { return v }))
 }
 
 func at(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }

@@ -64,7 +64,17 @@ func generate(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := pass.Compile.Execute(file); err != nil {
+	// One function at a time, so that an error can name it.
+	for _, section := range file.Sections {
+		fn, ok := section.(*ir.Function)
+		if !ok {
+			continue
+		}
+		if err := pass.Compile.Execute(&ir.File{Sections: []ir.Section{fn}}); err != nil {
+			return fmt.Errorf("%s: %w", fn.Name, err)
+		}
+	}
+	if err := pass.IncludeTextFlagHeader(file); err != nil {
 		return err
 	}
 	cfg := printer.Config{Pkg: "kern", Name: "_gen"}
@@ -72,7 +82,7 @@ func generate(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	stubs, err := printer.NewStubs(cfg).Print(noBody(file))
+	stubs, err := printer.NewStubs(cfg).Print(file)
 	if err != nil {
 		return err
 	}
@@ -84,8 +94,6 @@ func generate(dir, name string) error {
 	}
 	return os.WriteFile(filepath.Join(dir, name+"_stubs_amd64.go"), stubs, 0o644)
 }
-
-func noBody(f *ir.File) *ir.File { return f }
 
 func check(err error) {
 	if err != nil {

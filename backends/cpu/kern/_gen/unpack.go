@@ -25,37 +25,32 @@ type unpacker struct {
 }
 
 func genUnpack() {
-	unpack32("Q8_0", 34, false, func(u *unpacker) {
-		flip := splat("flip80", 0x80808080)
-		u.each(34, 1152, func() {
-			for h := range 2 {
-				for i, d := range u.transpose(2 + 16*h) {
-					c.VPXORD(flip, d, d)
-					u.store(d, 4*h+i)
-				}
+	u := newUnpacker("Q8_0")
+	flip := splat("flip80", 0x80808080)
+	u.each(34, 1152, func() {
+		for h := range 2 {
+			for i, d := range u.transpose(2 + 16*h) {
+				c.VPXORD(flip, d, d)
+				u.store(d, 4*h+i)
 			}
-			u.scale(0, 1024)
-		})
+		}
+		u.scale(0, 1024)
 	})
-	unpack32("Q4_0", 18, false, func(u *unpacker) {
-		u.each(18, 1152, func() {
-			u.nibbles(2, nil)
-			u.scale(0, 1024)
-		})
+	u = newUnpacker("Q4_0")
+	u.each(18, 1152, func() {
+		u.nibbles(2, nil)
+		u.scale(0, 1024)
 	})
-	unpack32("Q4_K", 144, true, func(u *unpacker) { unpackQ4K(u, false) })
-	unpack32("Q5_K", 176, true, func(u *unpacker) { unpackQ4K(u, true) })
-	unpack32("Q6_K", 210, true, unpackQ6K)
+	unpackQ4K(false)
+	unpackQ4K(true)
+	unpackQ6K()
+	moreUnpackers()
 	for _, f := range []string{"F32", "F16", "BF16"} {
 		unpackFloat(f)
 	}
 }
 
-func unpack32(name string, block int, super bool, body func(u *unpacker)) {
-	body(newUnpacker(name, "w", "the layout is that of the panel kernels"))
-}
-
-func newUnpacker(name string, doc ...string) *unpacker {
+func newUnpacker(name string) *unpacker {
 	c.Function("unpack" + name + "AVX512")
 	c.Attributes(noSplit)
 	c.Pragma("noescape")
@@ -183,22 +178,15 @@ func byteFloats(z reg.VecVirtual, j int, mask reg.VecVirtual) reg.VecVirtual {
 }
 
 // unpackQ4K unpacks Q4_K and Q5_K, groups of 32 with minima.
-func unpackQ4K(u *unpacker, five bool) {
-	size, quants := 144, 16
+func unpackQ4K(five bool) {
+	name, size, quants := "Q4_K", 144, 16
 	if five {
-		size, quants = 176, 48
+		name, size, quants = "Q5_K", 176, 48
 	}
+	u := newUnpacker(name)
 	const group, mins = 1152, 8 * 1152
 	m3f, m30, byte0 := splat("low3f", 0x3f3f3f3f), splat("bits45", 0x30303030), splat("lowff", 0xff)
-	pairs := [2]reg.VecVirtual{}
-	for i := range pairs {
-		pairs[i] = loadTable([]string{"pair01", "pair23"}[i], bytesOf(64, func(b int) byte {
-			if b%2 == 1 {
-				return 0x80
-			}
-			return byte(b/4*4+2*i+b%4/2) & 15
-		}))
-	}
+	pairs := minPairs()
 	bit4 := reg.VecVirtual(nil)
 	if five {
 		bit4 = splat("bit4", 0x10101010)
@@ -269,7 +257,8 @@ func unpackQ4K(u *unpacker, five bool) {
 }
 
 // unpackQ6K unpacks Q6_K, groups of 16 with an offset of 32.
-func unpackQ6K(u *unpacker) {
+func unpackQ6K() {
+	u := newUnpacker("Q6_K")
 	const group = 1280
 	m30 := splat("bits45", 0x30303030)
 	u.each(210, 8*group, func() {
@@ -322,7 +311,7 @@ func signedScales(u *unpacker, d, s reg.VecVirtual, i int) {
 
 // unpackFloat unpacks 16 bytes of 16 rows at a time.
 func unpackFloat(typ string) {
-	u := newUnpacker(typ, "")
+	u := newUnpacker(typ)
 	out := 512
 	if typ == "F16" {
 		out = 8 * 64
