@@ -1,0 +1,6 @@
+//go:build !noasm && amd64
+
+package engine
+
+// plainKernels says that products run the plain-Go loops.
+const plainKernels = false
