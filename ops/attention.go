@@ -188,55 +188,62 @@ func (p *AttentionParam) attendBlock(a *onlineSoftmax, pool []byte, pages *graph
 }
 
 // scoreBlock computes q·k for the 16 keys of a block: positions are lanes, so
-// the sums of all 16 grow side by side.
+// the sums of all 16 grow side by side. Rows of lanes are arrays, for the
+// compiler to know their length.
 func (l *CacheLayout) scoreBlock(scores *[KeyBlock]float32, block []byte, q []float32) {
+	var sum [KeyBlock]float32
 	switch l.DType {
 	case graph.F32:
 		for d, x := range q {
-			k := block[d*4*KeyBlock:]
-			for i := range scores {
-				scores[i] += x * math.Float32frombits(binary.LittleEndian.Uint32(k[4*i:]))
+			k := (*[4 * KeyBlock]byte)(block[d*4*KeyBlock:])
+			for i := range sum {
+				sum[i] += x * math.Float32frombits(binary.LittleEndian.Uint32(k[4*i:]))
 			}
 		}
 	case graph.F16:
 		for d, x := range q {
-			k := block[d*2*KeyBlock:]
-			for i := range scores {
-				scores[i] += x * f16At(k, 2*i)
+			k := (*[2 * KeyBlock]byte)(block[d*2*KeyBlock:])
+			for i := range sum {
+				sum[i] += x * fromF16(binary.LittleEndian.Uint16(k[2*i:]))
 			}
 		}
 	case graph.Q8_0:
 		for j := range l.K / 32 {
-			var sum [KeyBlock]float32
-			k := block[l.KeyElem(32*j, 0):]
+			var part [KeyBlock]float32
+			group := block[l.KeyElem(32*j, 0):]
 			for d, x := range q[32*j : 32*j+32] {
-				for i := range sum {
-					sum[i] += x * float32(int8(k[d*KeyBlock+i]))
+				k := (*[KeyBlock]byte)(group[d*KeyBlock:])
+				for i := range part {
+					part[i] += x * float32(int8(k[i]))
 				}
 			}
-			for i := range scores {
-				scores[i] += sum[i] * f16At(block, l.KeyScale(j, i))
+			for i := range sum {
+				sum[i] += part[i] * f16At(block, l.KeyScale(j, i))
 			}
 		}
 	}
+	*scores = sum
 }
 
 // addValue adds e times a value row to acc.
 func (l *CacheLayout) addValue(acc []float32, row []byte, e float32) {
 	switch l.DType {
 	case graph.F32:
+		row = row[:4*len(acc)]
 		for d := range acc {
 			acc[d] += e * math.Float32frombits(binary.LittleEndian.Uint32(row[4*d:]))
 		}
 	case graph.F16:
+		row = row[:2*len(acc)]
 		for d := range acc {
-			acc[d] += e * f16At(row, 2*d)
+			acc[d] += e * fromF16(binary.LittleEndian.Uint16(row[2*d:]))
 		}
 	case graph.Q8_0:
 		for j := range l.K / 32 {
 			f := e * f16At(row, 34*j)
-			for d := range 32 {
-				acc[32*j+d] += f * float32(int8(row[34*j+2+d]))
+			q, y := (*[32]byte)(row[34*j+2:]), (*[32]float32)(acc[32*j:])
+			for d := range y {
+				y[d] += f * float32(int8(q[d]))
 			}
 		}
 	}

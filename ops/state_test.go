@@ -12,7 +12,7 @@ import (
 )
 
 // attentionGraph writes k and v and attends.
-func attentionGraph(t *testing.T, dt graph.DType, g, h, k int, p ops.AttnParams) *graph.Graph {
+func attentionGraph(t testing.TB, dt graph.DType, g, h, k int, p ops.AttnParams) *graph.Graph {
 	b := graph.NewBuilder("attention")
 	typ := graph.Type{DType: dt, Shape: graph.ShapeOf(8*ops.PageSize, 2, g, k)}
 	in := func(name string, heads int) *graph.Value { return b.Input(name, graph.F32, graph.Rows("T", heads, k)) }
