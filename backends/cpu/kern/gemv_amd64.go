@@ -41,6 +41,8 @@ const (
 	prepQuadsMin
 	prepSuper
 	prepGroups
+	prepGroups32
+	prepHalves
 	prepAsIs // activations are used as they are
 )
 
@@ -53,14 +55,25 @@ type gemvFormat struct {
 }
 
 var gemvs = [graph.Q8]gemvFormat{
-	graph.Q8_0: {prepPairs, 2, 192, 0},
-	graph.Q4_0: {prepQuads, 4, 256, 4*18 - 16},
-	graph.Q4_K: {prepSuper, 4, 1152, 0},
-	graph.Q5_K: {prepSuper, 4, 1152, 0},
-	graph.Q6_K: {prepGroups, 1, 320, 0},
-	graph.F32:  {prepAsIs, 64, 256, 0},
-	graph.F16:  {prepAsIs, 64, 256, 0},
-	graph.BF16: {prepAsIs, 64, 256, 0},
+	graph.Q8_0:   {prepPairs, 2, 192, 0},
+	graph.Q4_0:   {prepQuads, 4, 256, 4*18 - 16},
+	graph.Q4_1:   {prepQuadsMin, 4, 256, 4*20 - 16},
+	graph.Q5_0:   {prepQuads, 4, 256, 4*22 - 32},
+	graph.Q5_1:   {prepQuadsMin, 4, 256, 4*24 - 32},
+	graph.IQ4_NL: {prepQuads, 4, 256, 4*18 - 16},
+	graph.MXFP4:  {prepQuads, 4, 256, 4*17 - 16},
+	graph.Q4_K:   {prepSuper, 4, 1152, 0},
+	graph.Q5_K:   {prepSuper, 4, 1152, 0},
+	graph.Q6_K:   {prepGroups, 1, 320, 0},
+	graph.Q2_K:   {prepGroups, 1, 320, 0},
+	graph.Q3_K:   {prepGroups, 1, 320, 0},
+	graph.TQ1_0:  {prepGroups, 1, 320, 0},
+	graph.TQ2_0:  {prepGroups, 1, 320, 0},
+	graph.IQ4_XS: {prepHalves, 1, 320, 0},
+	graph.IQ3_S:  {prepGroups32, 1, 320, 0},
+	graph.F32:    {prepAsIs, 64, 256, 0},
+	graph.F16:    {prepAsIs, 64, 256, 0},
+	graph.BF16:   {prepAsIs, 64, 256, 0},
 }
 
 // maxRowTokens is the most tokens a row kernel takes at once.
@@ -147,6 +160,12 @@ func (g *gemvFormat) prepare(w *Mat, x, dst []byte) {
 		}
 	case prepGroups:
 		prepGroupsAVX512(&a)
+	case prepGroups32:
+		a.off = uint64(uint16(-formats[w.Type].off)) * 0x10001
+		prepGroups32AVX512(&a)
+	case prepHalves:
+		a.off = uint64(uint16(-formats[w.Type].off)) * 0x10001
+		prepHalvesAVX512(&a)
 	}
 }
 
@@ -184,6 +203,62 @@ func gemvChunk(w graph.DType, T int, a *gemvArgs) {
 		gemvQ4_0T3AVX512(a)
 	case int(graph.Q4_0)<<3 | 4:
 		gemvQ4_0T4AVX512(a)
+	case int(graph.Q4_1)<<3 | 1:
+		gemvQ4_1T1AVX512(a)
+	case int(graph.Q4_1)<<3 | 2:
+		gemvQ4_1T2AVX512(a)
+	case int(graph.Q4_1)<<3 | 3:
+		gemvQ4_1T3AVX512(a)
+	case int(graph.Q4_1)<<3 | 4:
+		gemvQ4_1T4AVX512(a)
+	case int(graph.Q5_0)<<3 | 1:
+		gemvQ5_0T1AVX512(a)
+	case int(graph.Q5_0)<<3 | 2:
+		gemvQ5_0T2AVX512(a)
+	case int(graph.Q5_0)<<3 | 3:
+		gemvQ5_0T3AVX512(a)
+	case int(graph.Q5_0)<<3 | 4:
+		gemvQ5_0T4AVX512(a)
+	case int(graph.Q5_1)<<3 | 1:
+		gemvQ5_1T1AVX512(a)
+	case int(graph.Q5_1)<<3 | 2:
+		gemvQ5_1T2AVX512(a)
+	case int(graph.Q5_1)<<3 | 3:
+		gemvQ5_1T3AVX512(a)
+	case int(graph.Q5_1)<<3 | 4:
+		gemvQ5_1T4AVX512(a)
+	case int(graph.IQ4_NL)<<3 | 1:
+		gemvIQ4_NLT1AVX512(a)
+	case int(graph.IQ4_NL)<<3 | 2:
+		gemvIQ4_NLT2AVX512(a)
+	case int(graph.IQ4_NL)<<3 | 3:
+		gemvIQ4_NLT3AVX512(a)
+	case int(graph.IQ4_NL)<<3 | 4:
+		gemvIQ4_NLT4AVX512(a)
+	case int(graph.MXFP4)<<3 | 1:
+		gemvMXFP4T1AVX512(a)
+	case int(graph.MXFP4)<<3 | 2:
+		gemvMXFP4T2AVX512(a)
+	case int(graph.MXFP4)<<3 | 3:
+		gemvMXFP4T3AVX512(a)
+	case int(graph.MXFP4)<<3 | 4:
+		gemvMXFP4T4AVX512(a)
+	case int(graph.Q2_K)<<3 | 1:
+		gemvQ2_KT1AVX512(a)
+	case int(graph.Q2_K)<<3 | 2:
+		gemvQ2_KT2AVX512(a)
+	case int(graph.Q2_K)<<3 | 3:
+		gemvQ2_KT3AVX512(a)
+	case int(graph.Q2_K)<<3 | 4:
+		gemvQ2_KT4AVX512(a)
+	case int(graph.Q3_K)<<3 | 1:
+		gemvQ3_KT1AVX512(a)
+	case int(graph.Q3_K)<<3 | 2:
+		gemvQ3_KT2AVX512(a)
+	case int(graph.Q3_K)<<3 | 3:
+		gemvQ3_KT3AVX512(a)
+	case int(graph.Q3_K)<<3 | 4:
+		gemvQ3_KT4AVX512(a)
 	case int(graph.Q4_K)<<3 | 1:
 		gemvQ4_KT1AVX512(a)
 	case int(graph.Q4_K)<<3 | 2:
@@ -208,6 +283,38 @@ func gemvChunk(w graph.DType, T int, a *gemvArgs) {
 		gemvQ6_KT3AVX512(a)
 	case int(graph.Q6_K)<<3 | 4:
 		gemvQ6_KT4AVX512(a)
+	case int(graph.IQ4_XS)<<3 | 1:
+		gemvIQ4_XST1AVX512(a)
+	case int(graph.IQ4_XS)<<3 | 2:
+		gemvIQ4_XST2AVX512(a)
+	case int(graph.IQ4_XS)<<3 | 3:
+		gemvIQ4_XST3AVX512(a)
+	case int(graph.IQ4_XS)<<3 | 4:
+		gemvIQ4_XST4AVX512(a)
+	case int(graph.IQ3_S)<<3 | 1:
+		gemvIQ3_ST1AVX512(a)
+	case int(graph.IQ3_S)<<3 | 2:
+		gemvIQ3_ST2AVX512(a)
+	case int(graph.IQ3_S)<<3 | 3:
+		gemvIQ3_ST3AVX512(a)
+	case int(graph.IQ3_S)<<3 | 4:
+		gemvIQ3_ST4AVX512(a)
+	case int(graph.TQ1_0)<<3 | 1:
+		gemvTQ1_0T1AVX512(a)
+	case int(graph.TQ1_0)<<3 | 2:
+		gemvTQ1_0T2AVX512(a)
+	case int(graph.TQ1_0)<<3 | 3:
+		gemvTQ1_0T3AVX512(a)
+	case int(graph.TQ1_0)<<3 | 4:
+		gemvTQ1_0T4AVX512(a)
+	case int(graph.TQ2_0)<<3 | 1:
+		gemvTQ2_0T1AVX512(a)
+	case int(graph.TQ2_0)<<3 | 2:
+		gemvTQ2_0T2AVX512(a)
+	case int(graph.TQ2_0)<<3 | 3:
+		gemvTQ2_0T3AVX512(a)
+	case int(graph.TQ2_0)<<3 | 4:
+		gemvTQ2_0T4AVX512(a)
 	case int(graph.F32)<<3 | 1:
 		gemvF32T1AVX512(a)
 	case int(graph.F32)<<3 | 2:

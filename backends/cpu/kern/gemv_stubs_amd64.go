@@ -68,6 +68,166 @@ func gemvQ4_0T3AVX512(a *gemvArgs)
 //go:noescape
 func gemvQ4_0T4AVX512(a *gemvArgs)
 
+// gemvQ4_1T1AVX512 multiplies rows of Q4_1 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ4_1T1AVX512(a *gemvArgs)
+
+// gemvQ4_1T2AVX512 multiplies rows of Q4_1 with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ4_1T2AVX512(a *gemvArgs)
+
+// gemvQ4_1T3AVX512 multiplies rows of Q4_1 with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ4_1T3AVX512(a *gemvArgs)
+
+// gemvQ4_1T4AVX512 multiplies rows of Q4_1 with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ4_1T4AVX512(a *gemvArgs)
+
+// gemvQ5_0T1AVX512 multiplies rows of Q5_0 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_0T1AVX512(a *gemvArgs)
+
+// gemvQ5_0T2AVX512 multiplies rows of Q5_0 with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_0T2AVX512(a *gemvArgs)
+
+// gemvQ5_0T3AVX512 multiplies rows of Q5_0 with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_0T3AVX512(a *gemvArgs)
+
+// gemvQ5_0T4AVX512 multiplies rows of Q5_0 with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_0T4AVX512(a *gemvArgs)
+
+// gemvQ5_1T1AVX512 multiplies rows of Q5_1 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_1T1AVX512(a *gemvArgs)
+
+// gemvQ5_1T2AVX512 multiplies rows of Q5_1 with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_1T2AVX512(a *gemvArgs)
+
+// gemvQ5_1T3AVX512 multiplies rows of Q5_1 with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_1T3AVX512(a *gemvArgs)
+
+// gemvQ5_1T4AVX512 multiplies rows of Q5_1 with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_1T4AVX512(a *gemvArgs)
+
+// gemvIQ4_NLT1AVX512 multiplies rows of IQ4_NL with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvIQ4_NLT1AVX512(a *gemvArgs)
+
+// gemvIQ4_NLT2AVX512 multiplies rows of IQ4_NL with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvIQ4_NLT2AVX512(a *gemvArgs)
+
+// gemvIQ4_NLT3AVX512 multiplies rows of IQ4_NL with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvIQ4_NLT3AVX512(a *gemvArgs)
+
+// gemvIQ4_NLT4AVX512 multiplies rows of IQ4_NL with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvIQ4_NLT4AVX512(a *gemvArgs)
+
+// gemvMXFP4T1AVX512 multiplies rows of MXFP4 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvMXFP4T1AVX512(a *gemvArgs)
+
+// gemvMXFP4T2AVX512 multiplies rows of MXFP4 with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvMXFP4T2AVX512(a *gemvArgs)
+
+// gemvMXFP4T3AVX512 multiplies rows of MXFP4 with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvMXFP4T3AVX512(a *gemvArgs)
+
+// gemvMXFP4T4AVX512 multiplies rows of MXFP4 with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvMXFP4T4AVX512(a *gemvArgs)
+
 // gemvQ4_KT1AVX512 multiplies rows of Q4_K with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -163,6 +323,198 @@ func gemvQ6_KT3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvQ6_KT4AVX512(a *gemvArgs)
+
+// gemvQ2_KT1AVX512 multiplies rows of Q2_K with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ2_KT1AVX512(a *gemvArgs)
+
+// gemvQ2_KT2AVX512 multiplies rows of Q2_K with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ2_KT2AVX512(a *gemvArgs)
+
+// gemvQ2_KT3AVX512 multiplies rows of Q2_K with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ2_KT3AVX512(a *gemvArgs)
+
+// gemvQ2_KT4AVX512 multiplies rows of Q2_K with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ2_KT4AVX512(a *gemvArgs)
+
+// gemvQ3_KT1AVX512 multiplies rows of Q3_K with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ3_KT1AVX512(a *gemvArgs)
+
+// gemvQ3_KT2AVX512 multiplies rows of Q3_K with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ3_KT2AVX512(a *gemvArgs)
+
+// gemvQ3_KT3AVX512 multiplies rows of Q3_K with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ3_KT3AVX512(a *gemvArgs)
+
+// gemvQ3_KT4AVX512 multiplies rows of Q3_K with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ3_KT4AVX512(a *gemvArgs)
+
+// gemvTQ1_0T1AVX512 multiplies rows of TQ1_0 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·(Σ q·x − Σx)   per superblock
+//
+//go:noescape
+func gemvTQ1_0T1AVX512(a *gemvArgs)
+
+// gemvTQ1_0T2AVX512 multiplies rows of TQ1_0 with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·(Σ q·x − Σx)   per superblock
+//
+//go:noescape
+func gemvTQ1_0T2AVX512(a *gemvArgs)
+
+// gemvTQ1_0T3AVX512 multiplies rows of TQ1_0 with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·(Σ q·x − Σx)   per superblock
+//
+//go:noescape
+func gemvTQ1_0T3AVX512(a *gemvArgs)
+
+// gemvTQ1_0T4AVX512 multiplies rows of TQ1_0 with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·(Σ q·x − Σx)   per superblock
+//
+//go:noescape
+func gemvTQ1_0T4AVX512(a *gemvArgs)
+
+// gemvTQ2_0T1AVX512 multiplies rows of TQ2_0 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·(Σ q·x − Σx)   per superblock
+//
+//go:noescape
+func gemvTQ2_0T1AVX512(a *gemvArgs)
+
+// gemvTQ2_0T2AVX512 multiplies rows of TQ2_0 with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·(Σ q·x − Σx)   per superblock
+//
+//go:noescape
+func gemvTQ2_0T2AVX512(a *gemvArgs)
+
+// gemvTQ2_0T3AVX512 multiplies rows of TQ2_0 with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·(Σ q·x − Σx)   per superblock
+//
+//go:noescape
+func gemvTQ2_0T3AVX512(a *gemvArgs)
+
+// gemvTQ2_0T4AVX512 multiplies rows of TQ2_0 with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·(Σ q·x − Σx)   per superblock
+//
+//go:noescape
+func gemvTQ2_0T4AVX512(a *gemvArgs)
+
+// gemvIQ4_XST1AVX512 multiplies rows of IQ4_XS with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j (sc[j]−32)·(Σ q·x − 128·Σx)   per superblock, groups j of 32
+//
+//go:noescape
+func gemvIQ4_XST1AVX512(a *gemvArgs)
+
+// gemvIQ4_XST2AVX512 multiplies rows of IQ4_XS with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j (sc[j]−32)·(Σ q·x − 128·Σx)   per superblock, groups j of 32
+//
+//go:noescape
+func gemvIQ4_XST2AVX512(a *gemvArgs)
+
+// gemvIQ4_XST3AVX512 multiplies rows of IQ4_XS with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j (sc[j]−32)·(Σ q·x − 128·Σx)   per superblock, groups j of 32
+//
+//go:noescape
+func gemvIQ4_XST3AVX512(a *gemvArgs)
+
+// gemvIQ4_XST4AVX512 multiplies rows of IQ4_XS with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j (sc[j]−32)·(Σ q·x − 128·Σx)   per superblock, groups j of 32
+//
+//go:noescape
+func gemvIQ4_XST4AVX512(a *gemvArgs)
+
+// gemvIQ3_ST1AVX512 multiplies rows of IQ3_S with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j (1+2·sc[j])·(Σ q·x − 16·Σx)   per superblock, groups j of 32
+//
+//go:noescape
+func gemvIQ3_ST1AVX512(a *gemvArgs)
+
+// gemvIQ3_ST2AVX512 multiplies rows of IQ3_S with 2 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j (1+2·sc[j])·(Σ q·x − 16·Σx)   per superblock, groups j of 32
+//
+//go:noescape
+func gemvIQ3_ST2AVX512(a *gemvArgs)
+
+// gemvIQ3_ST3AVX512 multiplies rows of IQ3_S with 3 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j (1+2·sc[j])·(Σ q·x − 16·Σx)   per superblock, groups j of 32
+//
+//go:noescape
+func gemvIQ3_ST3AVX512(a *gemvArgs)
+
+// gemvIQ3_ST4AVX512 multiplies rows of IQ3_S with 4 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j (1+2·sc[j])·(Σ q·x − 16·Σx)   per superblock, groups j of 32
+//
+//go:noescape
+func gemvIQ3_ST4AVX512(a *gemvArgs)
 
 // gemvF32T1AVX512 multiplies rows of F32 with 1 prepared tokens:
 //

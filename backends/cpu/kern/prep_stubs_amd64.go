@@ -45,3 +45,17 @@ func prepSuper1AVX512(a *prepArgs)
 //
 //go:noescape
 func prepGroupsAVX512(a *prepArgs)
+
+// prepGroups32AVX512 arranges one token's numbers:
+//
+//	per superblock: x[256], −off·Σ of 32 [8]i32, dx
+//
+//go:noescape
+func prepGroups32AVX512(a *prepArgs)
+
+// prepHalvesAVX512 arranges one token's numbers:
+//
+//	per superblock: twice first halves of four groups of 32 and second halves, −off·Σ of 32 [8]i32, dx
+//
+//go:noescape
+func prepHalvesAVX512(a *prepArgs)

@@ -35,7 +35,14 @@ type stepper struct {
 var masks [2]reg.Register
 
 func genGEMV() {
-	for _, s := range []*stepper{stepQ8_0(), stepNibble("Q4_0", 18, 2), stepQ4K(false), stepQ4K(true), step16(superQ6K()), stepFloat("F32", 4), stepFloat("F16", 2), stepFloat("BF16", 2)} {
+	steppers := []*stepper{stepQ8_0()}
+	for _, f := range nibbleFormats {
+		steppers = append(steppers, stepNibble(f))
+	}
+	steppers = append(steppers, stepQ4K(false), stepQ4K(true), step16(superQ6K()), step16(superQ2K()), step16(superQ3K()),
+		stepTernary(superTQ1()), stepTernary(superTQ2()), stepIQ4XS(), stepIQ3S(),
+		stepFloat("F32", 4), stepFloat("F16", 2), stepFloat("BF16", 2))
+	for _, s := range steppers {
 		for t := 1; t <= 4; t++ {
 			gemv(s, t)
 		}
@@ -152,52 +159,181 @@ func stepQ8_0() *stepper {
 	return s
 }
 
-// stepNibble takes four blocks of a format with 16 bytes of nibbles per block
-// of 32: block bytes, where the nibbles start, and how a nibble becomes an
-// unsigned weight. Prepared activations, per 128 elements: the first halves of
-// the four blocks, the second halves, 16 int32 corrections (−offset·Σ of a
-// lane's 8 numbers) or 16 f32 dx·Σ for formats with minima, 16 f32 scales.
-func stepNibble(name string, block, nib int) *stepper {
-	second := 4*block - 16 // start of the second load
-	src := func(o int) byte {
-		if o < 64 {
-			return byte(o)
-		}
-		return byte(64 + o - second)
+// nibbleFormat describes a format with 16 bytes of nibbles per block of 32:
+// byte i holds element i in its low and element i+16 in its high half.
+type nibbleFormat struct {
+	name              string
+	block, nib, scale int    // bytes per block; where nibbles and f16 scale lie
+	min               int    // where the f16 minimum lies, or 0
+	fifth             int    // where 32 fifth bits lie, or 0
+	values            string // "iq4" or "mxfp4": a table of values replaces the nibble
+}
+
+var nibbleFormats = []*nibbleFormat{
+	{name: "Q4_0", block: 18, nib: 2},
+	{name: "Q4_1", block: 20, nib: 4, min: 2},
+	{name: "Q5_0", block: 22, nib: 6, fifth: 2},
+	{name: "Q5_1", block: 24, nib: 8, min: 2, fifth: 4},
+	{name: "IQ4_NL", block: 18, nib: 2, values: "iq4"},
+	{name: "MXFP4", block: 17, nib: 1, values: "mxfp4"},
+}
+
+// nibbleRegs are the constants of one format.
+type nibbleRegs struct {
+	gather, low, scales, mins, values, one, bitMask, bit4 reg.VecVirtual
+	bits                                                  [2]reg.VecVirtual
+	lanes                                                 reg.Register
+}
+
+// second returns where the second load of a step starts and its bytes.
+func (f *nibbleFormat) second() (start, size int) {
+	size = 16
+	if 4*f.block-64 > 16 {
+		size = 32
 	}
-	var gather, low, words reg.VecVirtual
+	return 4*f.block - size, size
+}
+
+// source returns the number of byte o of four blocks in the two loads.
+func (f *nibbleFormat) source(o int) int {
+	start, _ := f.second()
+	if o < 64 {
+		return o
+	}
+	return 64 + o - start
+}
+
+func (f *nibbleFormat) setup() *nibbleRegs {
+	r := &nibbleRegs{low: splat("low0f", 0x0f0f0f0f)}
+	r.gather = loadTable("nib"+f.name, bytesOf(64, func(i int) byte { return byte(f.source(i/16*f.block + f.nib + i%16)) }))
+	word := func(field int) []byte {
+		return wordsOf(32, func(i int) uint16 { return uint16(f.source(i/4%4*f.block+field) / 2) })
+	}
+	switch f.values {
+	case "iq4":
+		r.values = iq4Table()
+	case "mxfp4":
+		r.values = mxfp4Table()
+		r.one = splat("one", 1)
+		r.scales = loadTable("e"+f.name, bytesOf(64, func(i int) byte { return byte(f.source(i / 16 * f.block)) }))
+		r.lanes = c.K()
+		t := c.GP64()
+		c.MOVQ(operand.U64(0x1111111111111111), t)
+		c.KMOVQ(t, r.lanes)
+	}
+	if f.values != "mxfp4" {
+		r.scales = loadTable("dw"+f.name, word(f.scale))
+	}
+	if f.min > 0 {
+		r.mins = loadTable("mw"+f.name, word(f.min))
+	}
+	if f.fifth > 0 {
+		r.bit4 = splat("bit4", 0x10101010)
+		r.bitMask = loadTable("bitmask", bytesOf(64, func(i int) byte { return 1 << (i % 8) }))
+		for h := range r.bits {
+			r.bits[h] = loadTable(fmt.Sprintf("bits%s%d", f.name, h), bytesOf(64, func(i int) byte {
+				return byte(f.source(i/16*f.block + f.fifth + 2*h + i%16/8))
+			}))
+		}
+	}
+	return r
+}
+
+// decode reads four blocks at w: lo and hi are the unsigned weights of their
+// first and second halves, d and m f32 scales and minima, four times each.
+func (f *nibbleFormat) decode(r *nibbleRegs, w reg.GPVirtual, tail bool) (lo, hi, d, m reg.VecVirtual) {
+	start, size := f.second()
+	lo, hi, d = c.ZMM(), c.ZMM(), c.ZMM()
+	b := c.ZMM()
+	var part reg.Register = b.AsX()
+	if size == 32 {
+		part = b.AsY()
+	}
+	if tail {
+		c.VMOVDQU8_Z(at(w, 0), masks[0], lo)
+		c.VMOVDQU8_Z(at(w, start), masks[1], part)
+	} else {
+		c.VMOVDQU32(at(w, 0), lo)
+		c.VMOVDQU32(at(w, start), part)
+	}
+	pick := func(index reg.VecVirtual, field int, to reg.VecVirtual) {
+		if 3*f.block+field < 64 {
+			c.VPERMW(lo, index, to)
+		} else {
+			c.VMOVDQA32(lo, to)
+			c.VPERMT2W(b, index, to)
+		}
+		c.VCVTPH2PS(to.AsY(), to)
+	}
+	if f.values == "mxfp4" {
+		c.VPERMB_Z(lo, r.scales, r.lanes, d)
+		exponent(d, r.one)
+	} else {
+		pick(r.scales, f.scale, d)
+	}
+	if f.min > 0 {
+		m = c.ZMM()
+		pick(r.mins, f.min, m)
+	}
+	var k [2]reg.Register
+	if f.fifth > 0 {
+		for h := range k {
+			k[h] = c.K()
+			t := c.ZMM()
+			c.VMOVDQA32(lo, t)
+			c.VPERMT2B(b, r.bits[h], t)
+			c.VPTESTMB(r.bitMask, t, k[h])
+		}
+	}
+	c.VPERMT2B(b, r.gather, lo)
+	c.VPSRLD(operand.U8(4), lo, hi)
+	c.VPANDD(r.low, hi, hi)
+	c.VPANDD(r.low, lo, lo)
+	for h, q := range []reg.VecVirtual{lo, hi} {
+		if f.fifth > 0 {
+			c.VPADDB(r.bit4, q, k[h], q)
+		}
+		if r.values != nil {
+			c.VPSHUFB(q, r.values, q)
+		}
+	}
+	return lo, hi, d, m
+}
+
+// stepNibble takes four blocks. Prepared activations, per 128 elements: the
+// first halves of the four blocks, the second halves, 16 int32 corrections
+// (−offset·Σ of a lane's 8 numbers) or 16 f32 dx·Σ for formats with minima,
+// 16 f32 scales.
+func stepNibble(f *nibbleFormat) *stepper {
 	s := &stepper{
-		name: name, wBytes: 4 * block, xBytes: 256, prefetch: 8192,
+		name: f.name, wBytes: 4 * f.block, xBytes: 256, prefetch: 8192,
 		doc: "\t\t(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements",
 	}
+	if f.min > 0 {
+		s.doc = "\t\t(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements"
+	}
+	var r *nibbleRegs
+	var none reg.VecVirtual
 	s.setup = func() {
-		gather = loadTable("nib"+name, bytesOf(64, func(i int) byte { return src(i/16*block + nib + i%16) }))
-		words = loadTable("dw"+name, wordsOf(32, func(i int) uint16 { return uint16(i/4%4*block) / 2 }))
-		low = splat("low0f", 0x0f0f0f0f)
+		r = f.setup()
+		none = c.ZMM()
+		zero(none)
 	}
 	s.step = func(w reg.GPVirtual, x tokens, acc []reg.VecVirtual, tail bool) {
-		a, b, d, hi := c.ZMM(), c.ZMM(), c.ZMM(), c.ZMM()
-		if tail {
-			c.VMOVDQU8_Z(at(w, 0), masks[0], a)
-			c.VMOVDQU8_Z(at(w, second), masks[1], b.AsX())
-		} else {
-			c.VMOVDQU32(at(w, 0), a)
-			c.VMOVDQU32(at(w, second), b.AsX())
-		}
-		c.VPERMW(a, words, d)
-		c.VCVTPH2PS(d.AsY(), d)
-		c.VPERMT2B(b, gather, a)
-		c.VPSRLD(operand.U8(4), a, hi)
-		c.VPANDD(low, hi, hi)
-		c.VPANDD(low, a, a)
+		lo, hi, d, m := f.decode(r, w, tail)
 		for t := range acc {
-			i, f := c.ZMM(), c.ZMM()
-			c.VMOVDQU32(x.at(t, 128), i)
-			c.VPDPBUSD(x.at(t, 0), a, i)
+			i, g := c.ZMM(), c.ZMM()
+			if m != nil {
+				c.VFMADD231PS(x.at(t, 128), m, acc[t])
+				c.VMOVDQA32(none, i)
+			} else {
+				c.VMOVDQU32(x.at(t, 128), i)
+			}
+			c.VPDPBUSD(x.at(t, 0), lo, i)
 			c.VPDPBUSD(x.at(t, 64), hi, i)
 			c.VCVTDQ2PS(i, i)
-			c.VMULPS(x.at(t, 192), d, f)
-			c.VFMADD231PS(f, i, acc[t])
+			c.VMULPS(x.at(t, 192), d, g)
+			c.VFMADD231PS(g, i, acc[t])
 		}
 	}
 	return s

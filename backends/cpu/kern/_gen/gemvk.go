@@ -148,11 +148,9 @@ func step16(b *superblock) *stepper {
 		name: b.name, wBytes: b.bytes, xBytes: 320, prefetch: 8192,
 		doc: "\t\td·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16",
 	}
-	var words [4]reg.VecVirtual
+	var tmp reg.VecVirtual
 	s.setup = func() {
-		for i := range words {
-			words[i] = loadTable(fmt.Sprintf("words%d", i), wordsOf(32, func(w int) uint16 { return uint16(4*i + w/8) }))
-		}
+		tmp = c.ZMM()
 		b.setup()
 	}
 	s.step = func(w reg.GPVirtual, x tokens, acc []reg.VecVirtual, tail bool) {
@@ -168,12 +166,11 @@ func step16(b *superblock) *stepper {
 		for t := range acc {
 			sum[t] = c.ZMM()
 			if mins != nil {
-				f := c.ZMM()
-				c.VPMADDWD(x.at(t, 256), mins.AsY(), f.AsY())
-				c.VCVTDQ2PS(f, f)
 				g := c.ZMM()
+				c.VPMADDWD(x.at(t, 256), mins.AsY(), tmp.AsY())
+				c.VCVTDQ2PS(tmp, tmp)
 				c.VMULPS_BCST(x.at(t, 288), dm, g)
-				c.VFMADD231PS(g, f, acc[t])
+				c.VFMADD231PS(g, tmp, acc[t])
 				c.VPXORD(sum[t], sum[t], sum[t])
 			} else {
 				c.VPMADDWD(x.at(t, 256), scales.AsY(), sum[t].AsY())
@@ -181,20 +178,16 @@ func step16(b *superblock) *stepper {
 			}
 		}
 		for i := range 4 {
-			q, sw := b.quants(w, i), c.ZMM()
-			c.VPERMW(scales, words[i], sw)
+			q := b.quants(w, i)
+			sw := loadTable(fmt.Sprintf("words%d", i), wordsOf(32, func(w int) uint16 { return uint16(4*i + w/8) }))
+			c.VPERMW(scales, sw, sw)
 			for t := range acc {
 				prod := c.ZMM()
 				c.VPMADDUBSW(x.at(t, 64*i), q, prod)
 				c.VPDPWSSD(prod, sw, sum[t])
 			}
 		}
-		for t := range acc {
-			f := c.ZMM()
-			c.VCVTDQ2PS(sum[t], sum[t])
-			c.VMULPS_BCST(x.at(t, 288), d, f)
-			c.VFMADD231PS(f, sum[t], acc[t])
-		}
+		finish256(x, d, sum, acc)
 	}
 	return s
 }

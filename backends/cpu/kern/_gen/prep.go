@@ -21,7 +21,9 @@ func genPrep() {
 	prepQuads(true)
 	prepSuper(4)
 	prepSuper(1)
-	prepGroups()
+	prepGroups("prepGroupsAVX512", false, false)
+	prepGroups("prepGroups32AVX512", true, false)
+	prepGroups("prepHalvesAVX512", true, true)
 }
 
 type prep struct {
@@ -159,20 +161,38 @@ func prepSuper(n int) {
 	})
 }
 
-// prepGroups arranges superblocks for step16.
-func prepGroups() {
-	p := newPrep("prepGroupsAVX512", "\tper superblock: x[256], −Σ of 16 [16]i16, dx")
+// prepGroups arranges superblocks for step16, stepIQ3S and stepIQ4XS.
+func prepGroups(name string, wide, halves bool) {
+	doc := "\tper superblock: x[256], −Σ of 16 [16]i16, dx"
+	if wide {
+		doc = "\tper superblock: x[256], −off·Σ of 32 [8]i32, dx"
+	}
+	if halves {
+		doc = "\tper superblock: twice first halves of four groups of 32 and second halves, −off·Σ of 32 [8]i32, dx"
+	}
+	p := newPrep(name, doc)
 	p.xBytes, p.dBytes, p.to = 256, 4, 320
 	sums := c.GP64()
 	c.MOVQ(at(p.a, ppSums), sums)
 	p.loop(func() {
-		for i := range 4 {
-			x := c.ZMM()
-			c.VMOVDQU32(at(p.x, 64*i), x)
-			c.VMOVDQU32(x, at(p.dst, 64*i))
+		for i := range 2 {
+			x, x2, y := c.ZMM(), c.ZMM(), c.ZMM()
+			c.VMOVDQU32(at(p.x, 128*i), x)
+			c.VMOVDQU32(at(p.x, 128*i+64), x2)
+			if halves {
+				c.VSHUFI32X4(operand.U8(0x88), x2, x, y)
+				c.VSHUFI32X4(operand.U8(0xdd), x2, x, x2)
+				x = y
+			}
+			c.VMOVDQU32(x, at(p.dst, 128*i))
+			c.VMOVDQU32(x2, at(p.dst, 128*i+64))
 		}
 		s := c.YMM()
-		c.VPSUBW(at(sums, 0), p.zero.AsY(), s)
+		if wide {
+			c.VPMADDWD(at(sums, 0), p.off.AsY(), s)
+		} else {
+			c.VPSUBW(at(sums, 0), p.zero.AsY(), s)
+		}
 		c.VMOVDQU32(s, at(p.dst, 256))
 		d := c.XMM()
 		c.VMOVSS(at(p.scales, 0), d)
