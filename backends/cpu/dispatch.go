@@ -45,7 +45,7 @@ func lower(c *graph.Call) (lowered, error) {
 		from := ops.ViewOffset(c.Value)
 		l.units = func(*graph.Call) int { return 1 }
 		l.run = func(c *graph.Call, _, _ int, _ []byte) {
-			c.Out.F32, c.Out.Stride = c.In[0].F32[from:], c.In[0].Stride
+			c.Out.F32, c.Out.Stride = c.In[0].F32[min(from, len(c.In[0].F32)):], c.In[0].Stride
 		}
 		return l, nil
 	}

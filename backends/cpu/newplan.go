@@ -58,7 +58,7 @@ func (b *planner) place(v *graph.Value) error {
 	b.regions[v] = region{space: -1}
 	switch v.Op {
 	case graph.OpInput:
-		b.tensors[v] = &graph.Tensor{Dims: make([]int, len(v.Type.Shape))}
+		b.tensors[v] = &graph.Tensor{DType: v.Type.DType, Dims: backends.Sizes(v.Type.Shape, b.dims), Stride: v.Type.Shape.RowElems()}
 		return nil
 	case graph.OpWeight:
 		b.tensors[v] = b.store.weights[v.Name]
