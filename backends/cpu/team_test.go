@@ -7,16 +7,16 @@ import (
 )
 
 func TestTeamRunsEveryWorkerOncePerStep(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 8} {
+	for _, n := range []int{1, 2, 5} {
 		tm := newTeam(n)
 		counts := make([]int, n)
-		for range 500 {
+		for range 100 {
 			tm.run(func(w int) { counts[w]++ })
 		}
 		tm.close()
 		for w, c := range counts {
-			if c != 500 {
-				t.Errorf("%d workers: worker %d ran %d of 500 steps", n, w, c)
+			if c != 100 {
+				t.Errorf("%d workers: worker %d ran %d of 100 steps", n, w, c)
 			}
 		}
 	}
@@ -24,7 +24,7 @@ func TestTeamRunsEveryWorkerOncePerStep(t *testing.T) {
 
 // Every worker must see what all others wrote before the barrier.
 func TestBarrierOrdersWrites(t *testing.T) {
-	const n, rounds = 4, 2000
+	const n, rounds = 3, 300
 	tm := newTeam(n)
 	defer tm.close()
 	var cells [n]int
