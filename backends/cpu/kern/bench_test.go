@@ -13,7 +13,7 @@ import (
 )
 
 // dramBytes is more than the last-level cache holds.
-const dramBytes = 192 << 20
+const dramBytes = 96 << 20
 
 // benchMat makes a matrix quickly: one random row block repeated.
 func benchMat(typ graph.DType, n, k int) *Mat {
@@ -86,6 +86,7 @@ func reportCPU(b *testing.B, took []float64, workers, bytes, macs float64) {
 		b.ReportMetric(macs/workers/median/1e9, "GMAC/s")
 		b.ReportMetric(macs/workers/best/1e9, "bestGMAC/s")
 	}
+	b.ReportMetric(median*1e3, "ms")
 	b.ReportMetric(bytes/workers/median/1e9, "GB/s")
 	b.ReportMetric(bytes/workers/best/1e9, "bestGB/s")
 }
@@ -125,14 +126,22 @@ func BenchmarkGEMM(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch shows how the time for a few tokens grows, weights in DRAM.
+// BenchmarkBatch shows how the time for a few tokens grows, weights in DRAM,
+// with each of the two algorithms.
 func BenchmarkBatch(b *testing.B) {
 	for _, typ := range benchTypes() {
 		for _, T := range []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 64} {
-			b.Run(fmt.Sprintf("%v/2048x2048x%d/%s", typ, T, Level()), func(b *testing.B) {
-				count := dramBytes/(2048*typ.RowBytes(2048)) + 1
-				benchMul(b, typ, 2048, 2048, T, count, 1)
-			})
+			for _, way := range []string{"rows", "panels"} {
+				if way == "rows" && T > 16 {
+					continue
+				}
+				b.Run(fmt.Sprintf("%v/2048x2048x%d/%s/%s", typ, T, way, Level()), func(b *testing.B) {
+					panelMin = map[string]int{"rows": 1000, "panels": 1}[way]
+					defer func() { panelMin = 0 }()
+					count := dramBytes/(2048*typ.RowBytes(2048)) + 1
+					benchMul(b, typ, 2048, 2048, T, count, 1)
+				})
+			}
 		}
 	}
 }

@@ -76,9 +76,6 @@ var gemvs = [graph.Q8]gemvFormat{
 	graph.BF16:   {prepAsIs, 64, 256, 0},
 }
 
-// maxRowTokens is the most tokens a row kernel takes at once.
-const maxRowTokens = 4
-
 // rowsPerCall bounds the time spent inside assembly, which cannot be
 // preempted: 64 rows of 8192 elements take about 20 µs.
 const rowsPerCall = 64
@@ -107,7 +104,7 @@ func mulRows(g *gemvFormat, y []float32, ldy int, w *Mat, x []byte, ldx int, T, 
 		}
 		x, ldx = scratch, size
 	}
-	bs, rb := w.Type.BlockBytes(), w.rowBytes()
+	bs, rb, most := w.Type.BlockBytes(), w.rowBytes(), gemvMost(w.Type)
 	nb := w.K / w.Type.BlockElems()
 	a := gemvArgs{stride: rb, steps: nb / g.blocks, ldx: ldx, ldy: 4 * ldy, tail: nb % g.blocks}
 	a.mask[0] = lowBits(a.tail * bs)
@@ -119,10 +116,9 @@ func mulRows(g *gemvFormat, y []float32, ldy int, w *Mat, x []byte, ldx int, T, 
 		a.rows = min(rowsPerCall, hi-n)
 		a.w = ptr(w.Data, n*rb)
 		for t := 0; t < T; {
-			group := T - t
-			if group > maxRowTokens {
-				group = min(maxRowTokens, (group+1)/2)
-			}
+			// Equal groups, so that no small one is left over.
+			calls := (T - t + most - 1) / most
+			group := (T - t + calls - 1) / calls
 			a.x, a.y = ptr(x, t*ldx), ptr(y, t*ldy+n)
 			gemvChunk(w.Type, group, &a)
 			t += group
@@ -178,168 +174,4 @@ func lowBits(n int) uint64 {
 		return ^uint64(0)
 	}
 	return 1<<n - 1
-}
-
-// gemvChunk calls the kernel for a weight type and 1 to 4 tokens. It must not
-// be inlined: its prologue is where a goroutine inside a loop of chunks can be
-// preempted.
-//
-//go:noinline
-func gemvChunk(w graph.DType, T int, a *gemvArgs) {
-	switch int(w)<<3 | T {
-	case int(graph.Q8_0)<<3 | 1:
-		gemvQ8_0T1AVX512(a)
-	case int(graph.Q8_0)<<3 | 2:
-		gemvQ8_0T2AVX512(a)
-	case int(graph.Q8_0)<<3 | 3:
-		gemvQ8_0T3AVX512(a)
-	case int(graph.Q8_0)<<3 | 4:
-		gemvQ8_0T4AVX512(a)
-	case int(graph.Q4_0)<<3 | 1:
-		gemvQ4_0T1AVX512(a)
-	case int(graph.Q4_0)<<3 | 2:
-		gemvQ4_0T2AVX512(a)
-	case int(graph.Q4_0)<<3 | 3:
-		gemvQ4_0T3AVX512(a)
-	case int(graph.Q4_0)<<3 | 4:
-		gemvQ4_0T4AVX512(a)
-	case int(graph.Q4_1)<<3 | 1:
-		gemvQ4_1T1AVX512(a)
-	case int(graph.Q4_1)<<3 | 2:
-		gemvQ4_1T2AVX512(a)
-	case int(graph.Q4_1)<<3 | 3:
-		gemvQ4_1T3AVX512(a)
-	case int(graph.Q4_1)<<3 | 4:
-		gemvQ4_1T4AVX512(a)
-	case int(graph.Q5_0)<<3 | 1:
-		gemvQ5_0T1AVX512(a)
-	case int(graph.Q5_0)<<3 | 2:
-		gemvQ5_0T2AVX512(a)
-	case int(graph.Q5_0)<<3 | 3:
-		gemvQ5_0T3AVX512(a)
-	case int(graph.Q5_0)<<3 | 4:
-		gemvQ5_0T4AVX512(a)
-	case int(graph.Q5_1)<<3 | 1:
-		gemvQ5_1T1AVX512(a)
-	case int(graph.Q5_1)<<3 | 2:
-		gemvQ5_1T2AVX512(a)
-	case int(graph.Q5_1)<<3 | 3:
-		gemvQ5_1T3AVX512(a)
-	case int(graph.Q5_1)<<3 | 4:
-		gemvQ5_1T4AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 1:
-		gemvIQ4_NLT1AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 2:
-		gemvIQ4_NLT2AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 3:
-		gemvIQ4_NLT3AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 4:
-		gemvIQ4_NLT4AVX512(a)
-	case int(graph.MXFP4)<<3 | 1:
-		gemvMXFP4T1AVX512(a)
-	case int(graph.MXFP4)<<3 | 2:
-		gemvMXFP4T2AVX512(a)
-	case int(graph.MXFP4)<<3 | 3:
-		gemvMXFP4T3AVX512(a)
-	case int(graph.MXFP4)<<3 | 4:
-		gemvMXFP4T4AVX512(a)
-	case int(graph.Q2_K)<<3 | 1:
-		gemvQ2_KT1AVX512(a)
-	case int(graph.Q2_K)<<3 | 2:
-		gemvQ2_KT2AVX512(a)
-	case int(graph.Q2_K)<<3 | 3:
-		gemvQ2_KT3AVX512(a)
-	case int(graph.Q2_K)<<3 | 4:
-		gemvQ2_KT4AVX512(a)
-	case int(graph.Q3_K)<<3 | 1:
-		gemvQ3_KT1AVX512(a)
-	case int(graph.Q3_K)<<3 | 2:
-		gemvQ3_KT2AVX512(a)
-	case int(graph.Q3_K)<<3 | 3:
-		gemvQ3_KT3AVX512(a)
-	case int(graph.Q3_K)<<3 | 4:
-		gemvQ3_KT4AVX512(a)
-	case int(graph.Q4_K)<<3 | 1:
-		gemvQ4_KT1AVX512(a)
-	case int(graph.Q4_K)<<3 | 2:
-		gemvQ4_KT2AVX512(a)
-	case int(graph.Q4_K)<<3 | 3:
-		gemvQ4_KT3AVX512(a)
-	case int(graph.Q4_K)<<3 | 4:
-		gemvQ4_KT4AVX512(a)
-	case int(graph.Q5_K)<<3 | 1:
-		gemvQ5_KT1AVX512(a)
-	case int(graph.Q5_K)<<3 | 2:
-		gemvQ5_KT2AVX512(a)
-	case int(graph.Q5_K)<<3 | 3:
-		gemvQ5_KT3AVX512(a)
-	case int(graph.Q5_K)<<3 | 4:
-		gemvQ5_KT4AVX512(a)
-	case int(graph.Q6_K)<<3 | 1:
-		gemvQ6_KT1AVX512(a)
-	case int(graph.Q6_K)<<3 | 2:
-		gemvQ6_KT2AVX512(a)
-	case int(graph.Q6_K)<<3 | 3:
-		gemvQ6_KT3AVX512(a)
-	case int(graph.Q6_K)<<3 | 4:
-		gemvQ6_KT4AVX512(a)
-	case int(graph.IQ4_XS)<<3 | 1:
-		gemvIQ4_XST1AVX512(a)
-	case int(graph.IQ4_XS)<<3 | 2:
-		gemvIQ4_XST2AVX512(a)
-	case int(graph.IQ4_XS)<<3 | 3:
-		gemvIQ4_XST3AVX512(a)
-	case int(graph.IQ4_XS)<<3 | 4:
-		gemvIQ4_XST4AVX512(a)
-	case int(graph.IQ3_S)<<3 | 1:
-		gemvIQ3_ST1AVX512(a)
-	case int(graph.IQ3_S)<<3 | 2:
-		gemvIQ3_ST2AVX512(a)
-	case int(graph.IQ3_S)<<3 | 3:
-		gemvIQ3_ST3AVX512(a)
-	case int(graph.IQ3_S)<<3 | 4:
-		gemvIQ3_ST4AVX512(a)
-	case int(graph.TQ1_0)<<3 | 1:
-		gemvTQ1_0T1AVX512(a)
-	case int(graph.TQ1_0)<<3 | 2:
-		gemvTQ1_0T2AVX512(a)
-	case int(graph.TQ1_0)<<3 | 3:
-		gemvTQ1_0T3AVX512(a)
-	case int(graph.TQ1_0)<<3 | 4:
-		gemvTQ1_0T4AVX512(a)
-	case int(graph.TQ2_0)<<3 | 1:
-		gemvTQ2_0T1AVX512(a)
-	case int(graph.TQ2_0)<<3 | 2:
-		gemvTQ2_0T2AVX512(a)
-	case int(graph.TQ2_0)<<3 | 3:
-		gemvTQ2_0T3AVX512(a)
-	case int(graph.TQ2_0)<<3 | 4:
-		gemvTQ2_0T4AVX512(a)
-	case int(graph.F32)<<3 | 1:
-		gemvF32T1AVX512(a)
-	case int(graph.F32)<<3 | 2:
-		gemvF32T2AVX512(a)
-	case int(graph.F32)<<3 | 3:
-		gemvF32T3AVX512(a)
-	case int(graph.F32)<<3 | 4:
-		gemvF32T4AVX512(a)
-	case int(graph.F16)<<3 | 1:
-		gemvF16T1AVX512(a)
-	case int(graph.F16)<<3 | 2:
-		gemvF16T2AVX512(a)
-	case int(graph.F16)<<3 | 3:
-		gemvF16T3AVX512(a)
-	case int(graph.F16)<<3 | 4:
-		gemvF16T4AVX512(a)
-	case int(graph.BF16)<<3 | 1:
-		gemvBF16T1AVX512(a)
-	case int(graph.BF16)<<3 | 2:
-		gemvBF16T2AVX512(a)
-	case int(graph.BF16)<<3 | 3:
-		gemvBF16T3AVX512(a)
-	case int(graph.BF16)<<3 | 4:
-		gemvBF16T4AVX512(a)
-	default:
-		panic("kern: no row kernel")
-	}
 }

@@ -36,6 +36,22 @@ func gemvQ8_0T3AVX512(a *gemvArgs)
 //go:noescape
 func gemvQ8_0T4AVX512(a *gemvArgs)
 
+// gemvQ8_0T5AVX512 multiplies rows of Q8_0 with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 4 elements
+//
+//go:noescape
+func gemvQ8_0T5AVX512(a *gemvArgs)
+
+// gemvQ8_0T6AVX512 multiplies rows of Q8_0 with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 4 elements
+//
+//go:noescape
+func gemvQ8_0T6AVX512(a *gemvArgs)
+
 // gemvQ4_0T1AVX512 multiplies rows of Q4_0 with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -67,6 +83,22 @@ func gemvQ4_0T3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvQ4_0T4AVX512(a *gemvArgs)
+
+// gemvQ4_0T5AVX512 multiplies rows of Q4_0 with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvQ4_0T5AVX512(a *gemvArgs)
+
+// gemvQ4_0T6AVX512 multiplies rows of Q4_0 with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvQ4_0T6AVX512(a *gemvArgs)
 
 // gemvQ4_1T1AVX512 multiplies rows of Q4_1 with 1 prepared tokens:
 //
@@ -100,6 +132,22 @@ func gemvQ4_1T3AVX512(a *gemvArgs)
 //go:noescape
 func gemvQ4_1T4AVX512(a *gemvArgs)
 
+// gemvQ4_1T5AVX512 multiplies rows of Q4_1 with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ4_1T5AVX512(a *gemvArgs)
+
+// gemvQ4_1T6AVX512 multiplies rows of Q4_1 with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ4_1T6AVX512(a *gemvArgs)
+
 // gemvQ5_0T1AVX512 multiplies rows of Q5_0 with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -131,6 +179,22 @@ func gemvQ5_0T3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvQ5_0T4AVX512(a *gemvArgs)
+
+// gemvQ5_0T5AVX512 multiplies rows of Q5_0 with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_0T5AVX512(a *gemvArgs)
+
+// gemvQ5_0T6AVX512 multiplies rows of Q5_0 with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_0T6AVX512(a *gemvArgs)
 
 // gemvQ5_1T1AVX512 multiplies rows of Q5_1 with 1 prepared tokens:
 //
@@ -164,6 +228,22 @@ func gemvQ5_1T3AVX512(a *gemvArgs)
 //go:noescape
 func gemvQ5_1T4AVX512(a *gemvArgs)
 
+// gemvQ5_1T5AVX512 multiplies rows of Q5_1 with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_1T5AVX512(a *gemvArgs)
+
+// gemvQ5_1T6AVX512 multiplies rows of Q5_1 with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements
+//
+//go:noescape
+func gemvQ5_1T6AVX512(a *gemvArgs)
+
 // gemvIQ4_NLT1AVX512 multiplies rows of IQ4_NL with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -195,6 +275,22 @@ func gemvIQ4_NLT3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvIQ4_NLT4AVX512(a *gemvArgs)
+
+// gemvIQ4_NLT5AVX512 multiplies rows of IQ4_NL with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvIQ4_NLT5AVX512(a *gemvArgs)
+
+// gemvIQ4_NLT6AVX512 multiplies rows of IQ4_NL with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvIQ4_NLT6AVX512(a *gemvArgs)
 
 // gemvMXFP4T1AVX512 multiplies rows of MXFP4 with 1 prepared tokens:
 //
@@ -228,6 +324,22 @@ func gemvMXFP4T3AVX512(a *gemvArgs)
 //go:noescape
 func gemvMXFP4T4AVX512(a *gemvArgs)
 
+// gemvMXFP4T5AVX512 multiplies rows of MXFP4 with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvMXFP4T5AVX512(a *gemvArgs)
+
+// gemvMXFP4T6AVX512 multiplies rows of MXFP4 with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements
+//
+//go:noescape
+func gemvMXFP4T6AVX512(a *gemvArgs)
+
 // gemvQ4_KT1AVX512 multiplies rows of Q4_K with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -259,6 +371,22 @@ func gemvQ4_KT3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvQ4_KT4AVX512(a *gemvArgs)
+
+// gemvQ4_KT5AVX512 multiplies rows of Q4_K with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ4_KT5AVX512(a *gemvArgs)
+
+// gemvQ4_KT6AVX512 multiplies rows of Q4_K with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ4_KT6AVX512(a *gemvArgs)
 
 // gemvQ5_KT1AVX512 multiplies rows of Q5_K with 1 prepared tokens:
 //
@@ -292,6 +420,14 @@ func gemvQ5_KT3AVX512(a *gemvArgs)
 //go:noescape
 func gemvQ5_KT4AVX512(a *gemvArgs)
 
+// gemvQ5_KT5AVX512 multiplies rows of Q5_K with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32
+//
+//go:noescape
+func gemvQ5_KT5AVX512(a *gemvArgs)
+
 // gemvQ6_KT1AVX512 multiplies rows of Q6_K with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -323,6 +459,22 @@ func gemvQ6_KT3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvQ6_KT4AVX512(a *gemvArgs)
+
+// gemvQ6_KT5AVX512 multiplies rows of Q6_K with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ6_KT5AVX512(a *gemvArgs)
+
+// gemvQ6_KT6AVX512 multiplies rows of Q6_K with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ6_KT6AVX512(a *gemvArgs)
 
 // gemvQ2_KT1AVX512 multiplies rows of Q2_K with 1 prepared tokens:
 //
@@ -356,6 +508,22 @@ func gemvQ2_KT3AVX512(a *gemvArgs)
 //go:noescape
 func gemvQ2_KT4AVX512(a *gemvArgs)
 
+// gemvQ2_KT5AVX512 multiplies rows of Q2_K with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ2_KT5AVX512(a *gemvArgs)
+
+// gemvQ2_KT6AVX512 multiplies rows of Q2_K with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ2_KT6AVX512(a *gemvArgs)
+
 // gemvQ3_KT1AVX512 multiplies rows of Q3_K with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -387,6 +555,22 @@ func gemvQ3_KT3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvQ3_KT4AVX512(a *gemvArgs)
+
+// gemvQ3_KT5AVX512 multiplies rows of Q3_K with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ3_KT5AVX512(a *gemvArgs)
+
+// gemvQ3_KT6AVX512 multiplies rows of Q3_K with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j sc[j]·(Σ q·x − off·Σx)   per superblock, groups j of 16
+//
+//go:noescape
+func gemvQ3_KT6AVX512(a *gemvArgs)
 
 // gemvTQ1_0T1AVX512 multiplies rows of TQ1_0 with 1 prepared tokens:
 //
@@ -452,6 +636,22 @@ func gemvTQ2_0T3AVX512(a *gemvArgs)
 //go:noescape
 func gemvTQ2_0T4AVX512(a *gemvArgs)
 
+// gemvTQ2_0T5AVX512 multiplies rows of TQ2_0 with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·(Σ q·x − Σx)   per superblock
+//
+//go:noescape
+func gemvTQ2_0T5AVX512(a *gemvArgs)
+
+// gemvTQ2_0T6AVX512 multiplies rows of TQ2_0 with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·(Σ q·x − Σx)   per superblock
+//
+//go:noescape
+func gemvTQ2_0T6AVX512(a *gemvArgs)
+
 // gemvIQ4_XST1AVX512 multiplies rows of IQ4_XS with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -516,6 +716,14 @@ func gemvIQ3_ST3AVX512(a *gemvArgs)
 //go:noescape
 func gemvIQ3_ST4AVX512(a *gemvArgs)
 
+// gemvIQ3_ST5AVX512 multiplies rows of IQ3_S with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		d·dx·Σ_j (1+2·sc[j])·(Σ q·x − 16·Σx)   per superblock, groups j of 32
+//
+//go:noescape
+func gemvIQ3_ST5AVX512(a *gemvArgs)
+
 // gemvF32T1AVX512 multiplies rows of F32 with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -547,6 +755,22 @@ func gemvF32T3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvF32T4AVX512(a *gemvArgs)
+
+// gemvF32T5AVX512 multiplies rows of F32 with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF32T5AVX512(a *gemvArgs)
+
+// gemvF32T6AVX512 multiplies rows of F32 with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF32T6AVX512(a *gemvArgs)
 
 // gemvF16T1AVX512 multiplies rows of F16 with 1 prepared tokens:
 //
@@ -580,6 +804,22 @@ func gemvF16T3AVX512(a *gemvArgs)
 //go:noescape
 func gemvF16T4AVX512(a *gemvArgs)
 
+// gemvF16T5AVX512 multiplies rows of F16 with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF16T5AVX512(a *gemvArgs)
+
+// gemvF16T6AVX512 multiplies rows of F16 with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF16T6AVX512(a *gemvArgs)
+
 // gemvBF16T1AVX512 multiplies rows of BF16 with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -611,3 +851,19 @@ func gemvBF16T3AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvBF16T4AVX512(a *gemvArgs)
+
+// gemvBF16T5AVX512 multiplies rows of BF16 with 5 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvBF16T5AVX512(a *gemvArgs)
+
+// gemvBF16T6AVX512 multiplies rows of BF16 with 6 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvBF16T6AVX512(a *gemvArgs)

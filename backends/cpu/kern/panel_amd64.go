@@ -115,6 +115,7 @@ func mulPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, s
 	var u unpackArgs
 	for n := lo; n < hi; n += panelRows {
 		rows := min(panelRows, hi-n)
+		touch(w.Data[n*w.rowBytes() : (n+rows)*w.rowBytes()])
 		unpackPanel(w, panel, n, rows, 0, w.K, &u)
 		a.mask = lowBits(rows)
 		for t, left := 0, T; left > 0; {
@@ -134,6 +135,14 @@ func mulPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, s
 	}
 }
 
+// touch brings weights into the cache in the order of the memory, which takes
+// half the time it takes to unpack 16 rows at once from memory.
+func touch(p []byte) {
+	if n := len(p) / 512; n > 0 {
+		readAVX512(&p[0], n)
+	}
+}
+
 // mulFloatPanels is mulPanels for plain types, a block of k at a time.
 func mulFloatPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
 	panel := scratch[totalsBytes:]
@@ -142,6 +151,9 @@ func mulFloatPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi i
 	for n := lo; n < hi; n += panelRows {
 		rows := min(panelRows, hi-n)
 		a.mask = lowBits(rows)
+		if w.K <= floatBlock(w.Type) {
+			touch(w.Data[n*w.rowBytes() : (n+rows)*w.rowBytes()])
+		}
 		for k := 0; k < w.K; k += floatBlock(w.Type) {
 			a.blocks = min(floatBlock(w.Type), w.K-k)
 			unpackPanel(w, panel, n, rows, k, a.blocks, &u)

@@ -21,6 +21,9 @@ func stepQ4K(five bool) *stepper {
 		name: name, wBytes: 4 * block, xBytes: 4*256 + 128, tailW: block, tailX: 256 + 128, tailLoop: true, prefetch: 8192,
 		doc: "\t\td·dx·Σ_j sc[j]·Σ q·x − dmin·dx·Σ_j m[j]·Σx   per superblock, groups j of 32",
 	}
+	if five {
+		s.most = 5
+	}
 	var low, zero, bit4 reg.VecVirtual
 	var groups, shifts [4]reg.VecVirtual
 	first := [4]int{0, 1, 4, 5} // group in the lower half of 64 bytes; +2 in the upper
@@ -70,15 +73,12 @@ func stepQ4K(five bool) *stepper {
 		c.VPERMW(head, idx, d)
 		c.VCVTPH2PS(d.AsY(), d)
 		c.VPUNPCKHBW(zero, sc, mins)
-		scale := make([]reg.VecVirtual, len(acc))
 		for t := range acc {
 			m, f := c.ZMM(), c.ZMM()
 			c.VPMADDWD(x.at(t, 256*n), mins, m)
 			c.VCVTDQ2PS(m, m)
 			c.VMULPS(x.at(t, 256*n+64), dm, f)
 			c.VFNMADD231PS(f, m, acc[t])
-			scale[t] = c.ZMM()
-			c.VMULPS(x.at(t, 256*n+64), d, scale[t])
 		}
 		for i := range n {
 			sub := c.ZMM()
@@ -114,10 +114,12 @@ func stepQ4K(five bool) *stepper {
 					}
 				}
 			}
+			di := c.ZMM()
+			c.VSHUFF32X4(operand.U8(i*0x55), d, d, di)
 			for t := range acc {
 				f := c.ZMM()
 				c.VCVTDQ2PS(sum[t], sum[t])
-				c.VSHUFF32X4(operand.U8(i*0x55), scale[t], scale[t], f)
+				c.VMULPS_BCST(x.at(t, 256*n+64+16*i), di, f)
 				c.VFMADD231PS(f, sum[t], acc[t])
 			}
 		}
@@ -139,6 +141,7 @@ type superblock struct {
 	d     int // where the f16 d lies
 	dmin  int // where the f16 dmin lies, if there are minima
 	shift int // log2 of the offset, if there are none
+	most  int // see stepper
 }
 
 // step16 takes one superblock. Prepared activations: 256 int8, 16 int16 −Σ of

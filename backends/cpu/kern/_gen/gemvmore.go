@@ -122,7 +122,7 @@ func superTQ1() *superblock {
 		return 48 + e%4, (e - 240) / 4
 	}
 	pow := [5]uint16{1, 3, 9, 27, 81}
-	b := &superblock{name: "TQ1_0", bytes: 54, d: 52}
+	b := &superblock{name: "TQ1_0", bytes: 54, d: 52, most: 4}
 	b.setup = func() {
 		t86, t171, ones, lowByte = splat("t86", 86*0x01010101), splat("t171", 171*0x01010101), splat("ones8", 0x01010101), splat("lowbyte", 0x00ff00ff)
 		for i := range source {
@@ -166,7 +166,7 @@ func lowByteCopy(mask, to reg.VecVirtual) reg.VecVirtual {
 // activations of step16.
 func stepTernary(b *superblock) *stepper {
 	s := &stepper{
-		name: b.name, wBytes: b.bytes, xBytes: 320, prefetch: 8192,
+		name: b.name, wBytes: b.bytes, xBytes: 320, prefetch: 8192, most: b.most,
 		doc: "\t\td·dx·(Σ q·x − Σx)   per superblock",
 	}
 	var ones reg.VecVirtual
@@ -211,7 +211,7 @@ func finish256(x tokens, d reg.VecVirtual, sum, acc []reg.VecVirtual) {
 // scale; 28 unused bytes.
 func stepIQ4XS() *stepper {
 	s := &stepper{
-		name: "IQ4_XS", wBytes: 136, xBytes: 320, prefetch: 8192,
+		name: "IQ4_XS", wBytes: 136, xBytes: 320, prefetch: 8192, most: 4,
 		doc: "\t\td·dx·Σ_j (sc[j]−32)·(Σ q·x − 128·Σx)   per superblock, groups j of 32",
 	}
 	var low, low4, low2, c32, values, none reg.VecVirtual
@@ -281,7 +281,7 @@ func stepIQ4XS() *stepper {
 // −16·Σ of 32; f32 scale; 28 unused bytes.
 func stepIQ3S() *stepper {
 	s := &stepper{
-		name: "IQ3_S", wBytes: 110, xBytes: 320, prefetch: 8192,
+		name: "IQ3_S", wBytes: 110, xBytes: 320, prefetch: 8192, most: 5,
 		doc: "\t\td·dx·Σ_j (1+2·sc[j])·(Σ q·x − 16·Σx)   per superblock, groups j of 32",
 	}
 	var low4, one, c16, c256, q, none reg.VecVirtual

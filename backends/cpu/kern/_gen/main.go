@@ -92,7 +92,17 @@ func generate(dir, name string) error {
 	if err := os.WriteFile(filepath.Join(dir, name+"_amd64.s"), bytes.TrimLeft(asm, "\n"), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, name+"_stubs_amd64.go"), stubs, 0o644)
+	if err := os.WriteFile(filepath.Join(dir, name+"_stubs_amd64.go"), stubs, 0o644); err != nil {
+		return err
+	}
+	if name != "gemv" {
+		return nil
+	}
+	dispatch, err := format.Source(gemvDispatch())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "gemv_dispatch_amd64.go"), dispatch, 0o644)
 }
 
 func check(err error) {
