@@ -38,5 +38,6 @@ children's stories is used, which is part of the program.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	d.register(root)
 	root.AddCommand(runCmd(), inspectCmd(), logitsCmd())
+	root.AddCommand(benchCmd(), synthCmd())
 	return root
 }

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"graphrun/backends/cpu/kern"
+	"graphrun/engine"
+)
+
+// benchFlags are the flags of graphrun bench.
+type benchFlags struct {
+	modelFlags
+	prompt, gen, reps, depth, chunk int
+	output                          string
+	profile                         string
+}
+
+var benchOutputs = []string{"md", "json", "csv"}
+
+func benchCmd() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench [MODEL]",
+		Short: "Measure speed, and how far it is from what the machine can do",
+		Long: `bench computes a prompt of P tokens and then N tokens one by one, and repeats
+that R times after a run that does not count. Prompt and generation are timed
+apart; nothing is sampled. With -d the prompt begins at that depth: the tokens
+before it are computed and not timed.
+
+Beside each run the machine is measured in the same process and with as many
+threads: how fast the weights that a token needs can be read, the roof of
+generation, and how many 8-bit multiply-adds it can do, the roof of prompts.
+
+Token ids are made up. graphrun synth writes models to measure.`,
+		Example: `  graphrun bench model.gguf
+  graphrun bench model.gguf -t 2 -p 512 -n 64 -r 5 -o json`,
+		Args: args(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.modelFlags.register(cmd)
+	fs := cmd.Flags()
+	fs.IntVarP(&f.prompt, "prompt", "p", 512, "tokens of the prompt; 0 measures generation alone")
+	fs.IntVarP(&f.gen, "gen", "n", 64, "tokens to generate; 0 measures the prompt alone")
+	fs.IntVarP(&f.reps, "reps", "r", 5, "runs that count")
+	fs.IntVarP(&f.depth, "depth", "d", 0, "tokens before the prompt")
+	fs.IntVar(&f.chunk, "chunk", 0, "tokens of the prompt in one step; 0 is 512")
+	fs.StringVarP(&f.output, "output", "o", "md", "md: a table; json: an object on one line; csv")
+	fs.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of the runs that count, for go tool pprof")
+	return cmd
+}
+
+func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
+	switch {
+	case !isOneOf(f.output, benchOutputs):
+		return usagef("-o is %q, want one of %v", f.output, benchOutputs)
+	case f.prompt < 0 || f.gen < 0 || f.depth < 0 || f.chunk < 0:
+		return usagef("-p, -n, -d and --chunk must not be negative")
+	case f.prompt+f.gen == 0 || f.reps < 1:
+		return usagef("nothing to measure: want -r of at least 1, and -p or -n above 0")
+	}
+	path, err := modelArg(args)
+	if err != nil {
+		return err
+	}
+	if f.context == 0 {
+		f.context = f.depth + f.prompt + f.gen
+	}
+	open := func() (*engine.Model, time.Duration, error) {
+		start := time.Now()
+		m, err := f.open(cmd, path, func(o *engine.Options) { o.Chunk, o.MaxRows = f.chunk, 1 })
+		return m, time.Since(start), err
+	}
+	m, first, err := open()
+	if err != nil {
+		return err
+	}
+	// The second time the file's header and tables are in memory for certain.
+	if err := m.Close(); err != nil {
+		return err
+	}
+	warnings := cmd.ErrOrStderr()
+	cmd.SetErr(nullWriter{})
+	m, warm, err := open()
+	cmd.SetErr(warnings)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+
+	res := f.describe(m, path)
+	res.LoadMS, res.LoadWarmMS = milliseconds(first), milliseconds(warm)
+	if err := f.measure(cmd, m, res); err != nil {
+		return err
+	}
+	return res.write(cmd.OutOrStdout(), f.output)
+}
+
+type nullWriter struct{}
+
+func (nullWriter) Write(p []byte) (int, error) { return len(p), nil }
+
+func milliseconds(d time.Duration) float64 { return round(float64(d.Microseconds())/1e3, 3) }
+
+// describe fills what is known before anything runs.
+func (f *benchFlags) describe(m *engine.Model, path string) *benchResult {
+	name := filepath.Base(path)
+	if path == "" {
+		name = m.File.Path
+	}
+	threads := f.threads
+	if threads == 0 {
+		threads = defaultThreads()
+	}
+	r := &benchResult{
+		Engine: "graphrun", Model: name, Arch: m.Arch.Arch.Name, Params: m.Arch.Params, WeightBytes: m.Arch.WeightBytes,
+		Type: commonType(m.File), Backend: f.backend, CPU: cpuName(), Level: kern.Level(), OS: runtime.GOOS + "/" + runtime.GOARCH,
+		Threads: threads, Prompt: f.prompt, Gen: f.gen, Depth: f.depth, Chunk: m.Limits().Step, Reps: f.reps,
+		Time: time.Now().UTC().Format(time.RFC3339),
+	}
+	return r
+}
+
+// measure runs the repetitions.
+func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResult) error {
+	ctx := cmd.Context()
+	roof := newRoof(m, res.Threads)
+	res.BytesPerToken, res.MACsPerToken = roof.bytes, roof.macs
+	bar := newProgress(cmd, "runs", f.reps+1)
+	defer bar.done()
+	var reads, peaks []float64
+	for rep := range f.reps + 1 {
+		if rep == 1 && f.profile != "" {
+			stop, err := startProfile(f.profile)
+			if err != nil {
+				return err
+			}
+			defer stop()
+		}
+		one, err := f.once(ctx, m)
+		if err != nil {
+			return err
+		}
+		bar.add(1)
+		if rep == 0 {
+			res.FirstStepMS = milliseconds(one.firstStep)
+			continue
+		}
+		read, peak := roof.measure()
+		reads, peaks = append(reads, read), append(peaks, peak)
+		if f.prompt > 0 {
+			res.prefill = append(res.prefill, float64(f.prompt)/one.prompt.Seconds())
+		}
+		if f.gen > 0 {
+			res.decode = append(res.decode, float64(f.gen)/one.gen.Seconds())
+			res.AllocsPerToken = float64(one.allocs) / float64(f.gen)
+		}
+	}
+	res.PeakRSSMB = peakRSS()
+	res.sum(reads, peaks, roof.promptMACs(f.prompt))
+	return nil
+}
+
+// benchRun is what one repetition took.
+type benchRun struct {
+	firstStep, prompt, gen time.Duration
+	allocs                 uint64 // while generating
+}
+
+// once computes depth, prompt and generation in a new sequence. The ids are
+// those of other programs' benchmarks, so that files with experts take the
+// same ones.
+func (f *benchFlags) once(ctx context.Context, m *engine.Model) (benchRun, error) {
+	var run benchRun
+	b, err := m.Acquire(ctx)
+	if err != nil {
+		return run, err
+	}
+	defer b.Release()
+	seq := m.Cache().NewSequence()
+	defer seq.Drop()
+	vocab := m.Limits().Vocab
+	items := make([]engine.Item, 1)
+	feed := func(ids []int32) error {
+		for step := m.Limits().Step; len(ids) > 0; {
+			n := min(step, len(ids))
+			items[0] = engine.Item{Seq: seq, Tokens: ids[:n]}
+			items[0].Rows = engine.RowsNone
+			if n == len(ids) {
+				items[0].Rows = engine.RowsLast
+			}
+			start := time.Now()
+			if err := b.Step(ctx, items); err != nil {
+				return err
+			}
+			if run.firstStep == 0 {
+				run.firstStep = time.Since(start)
+			}
+			ids = ids[n:]
+		}
+		return nil
+	}
+	if err := feed(madeUp(f.depth, 500, 41, vocab)); err != nil {
+		return run, err
+	}
+	ids := madeUp(f.prompt, 300, 37, vocab)
+	start := time.Now()
+	if err := feed(ids); err != nil {
+		return run, err
+	}
+	run.prompt = time.Since(start)
+
+	ids = madeUp(f.gen, 17, 31, vocab)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start = time.Now()
+	for i := range ids {
+		items[0] = engine.Item{Seq: seq, Tokens: ids[i : i+1], Rows: engine.RowsLast}
+		if err := b.Step(ctx, items); err != nil {
+			return run, err
+		}
+	}
+	run.gen = time.Since(start)
+	runtime.ReadMemStats(&after)
+	run.allocs = after.Mallocs - before.Mallocs
+	return run, nil
+}
+
+// madeUp returns n token ids.
+func madeUp(n, from, step, vocab int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32((from + i*step) % vocab)
+	}
+	return ids
+}
+
+func startProfile(path string) (stop func(), err error) {
+	out, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(out); err != nil {
+		out.Close()
+		return nil, fmt.Errorf("profile: %w", err)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		out.Close()
+	}, nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"graphrun/backends/cpu"
+	"graphrun/backends/cpu/kern"
+	"graphrun/engine"
+	"graphrun/graph"
+	"graphrun/loaders"
+)
+
+// roof measures what the machine can do with the weights of a model.
+type roof struct {
+	threads int
+	parts   [][]byte // weights that one token reads
+	bytes   int      // of parts
+	macs    int      // multiply-adds with weights, of one token with logits
+	head    int      // of these, for the logits
+	plain   bool     // most are with f32, f16 or bf16: the 8-bit roof says nothing
+}
+
+// newRoof finds the weights that products of one token read. A step reads the
+// chosen share of a mixture's experts; the first experts stand for them.
+func newRoof(m *engine.Model, threads int) *roof {
+	r := &roof{threads: threads}
+	plain := 0
+	add := func(w *graph.Value, used, of int, logits bool) {
+		t, ok := m.File.Tensor(w.Name)
+		if !ok {
+			return
+		}
+		part := t.Data[:len(t.Data)/of*used]
+		macs := t.Elems() / of * used
+		r.parts = append(r.parts, part)
+		r.bytes += len(part)
+		r.macs += macs
+		if logits {
+			r.head += macs
+		}
+		if !t.DType.Quantized() {
+			plain += macs
+		}
+	}
+	for _, v := range m.Program().Graph().Values {
+		switch v.Op.Name {
+		case "matmul":
+			add(v.Args[1], 1, 1, v.Type.Shape[0].Name == "R")
+		case "gatedmatmul":
+			add(v.Args[1], 1, 1, false)
+			add(v.Args[2], 1, 1, false)
+		case "expertmatmul":
+			add(v.Args[1], v.Type.Shape[1].Size, v.Args[1].Type.Shape[0].Size, false)
+		}
+	}
+	r.plain = 2*plain > r.macs
+	return r
+}
+
+// promptMACs returns the multiply-adds of a prompt of n tokens, of which one
+// gives logits; 0 where no roof is known for them.
+func (r *roof) promptMACs(n int) float64 {
+	if r.plain || n == 0 {
+		return 0
+	}
+	return float64(n)*float64(r.macs-r.head) + float64(r.head)
+}
+
+// measure returns the read bandwidth in GB/s and the rate of 8-bit
+// multiply-adds in G/s, of all threads together.
+func (r *roof) measure() (readGB, peakG float64) {
+	for range 3 { // the best of a few, as each is short
+		start := time.Now()
+		r.together(r.read)
+		readGB = max(readGB, float64(r.bytes)/time.Since(start).Seconds()/1e9)
+	}
+	const n = 1 << 31 // 4 ms on a core with VNNI
+	for range 3 {
+		start := time.Now()
+		done := 0
+		r.together(func(w int) {
+			if d := kern.PeakProducts(n); w == 0 {
+				done = d
+			}
+		})
+		peakG = max(peakG, float64(done)*float64(r.threads)/time.Since(start).Seconds()/1e9)
+	}
+	return readGB, peakG
+}
+
+// together runs f once for each thread.
+func (r *roof) together(f func(w int)) {
+	var g errgroup.Group
+	for w := 1; w < r.threads; w++ {
+		g.Go(func() error {
+			f(w)
+			return nil
+		})
+	}
+	f(0)
+	g.Wait() //nolint:errcheck // f returns no error
+}
+
+// read goes through the w-th share of each matrix, as the products do.
+func (r *roof) read(w int) {
+	for _, p := range r.parts {
+		kern.ReadThrough(p[len(p)*w/r.threads : len(p)*(w+1)/r.threads])
+	}
+}
+
+func defaultThreads() int { return cpu.DefaultThreads() }
+
+// commonType returns the type that most weights of a file have.
+func commonType(f *loaders.Model) string {
+	count := map[graph.DType]int{}
+	best := graph.F32
+	for _, t := range f.Tensors {
+		count[t.DType] += t.Elems()
+	}
+	for _, dt := range graph.DTypes() {
+		if count[dt] > count[best] {
+			best = dt
+		}
+	}
+	return best.String()
+}
+
+// cpuName returns what the processor calls itself, "" where that is not told.
+func cpuName() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if key, value, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
