@@ -18,6 +18,11 @@ const (
 	I16
 	I32
 	I64
+	// U8, F8_E4M3 and F8_E5M2 occur in safetensors files only: bytes of packed
+	// formats, and floats of 8 bits.
+	U8
+	F8_E4M3
+	F8_E5M2
 	Q8_0
 	Q4_0
 	Q4_1
@@ -55,6 +60,9 @@ var dtypes = [numDTypes]struct {
 	I16:     {"i16", 1, 2},
 	I32:     {"i32", 1, 4},
 	I64:     {"i64", 1, 8},
+	U8:      {"u8", 1, 1},
+	F8_E4M3: {"f8_e4m3", 1, 1},
+	F8_E5M2: {"f8_e5m2", 1, 1},
 	Q8_0:    {"q8_0", 32, 34},
 	Q4_0:    {"q4_0", 32, 18},
 	Q4_1:    {"q4_1", 32, 20},

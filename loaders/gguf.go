@@ -97,22 +97,33 @@ func parseGGUF(path string, data []byte) (*ggufFile, error) {
 	return f, nil
 }
 
-// checkMagic says what a file that is no GGUF file is, if that can be seen.
-func checkMagic(data []byte) error {
+// checkForeign recognizes what often lies where a model file should.
+func checkForeign(data []byte) error {
 	has := func(prefix string) bool { return bytes.HasPrefix(data, []byte(prefix)) }
 	switch {
 	case len(data) == 0:
 		return errors.New("file is empty")
 	case has("version https://git-lfs"):
 		return errors.New("this is a Git LFS pointer, not the model; fetch it with git lfs pull")
+	case has("PK\x03\x04"):
+		return errors.New("this is a zip archive (a PyTorch checkpoint?), not a model file of this format")
+	case has("<!DOCTYPE"), has("<!doctype"), has("<html"):
+		return errors.New("this is a web page, not a model file: the download gave an error page")
+	}
+	return nil
+}
+
+// checkMagic says what a file that is no GGUF file is, if that can be seen.
+func checkMagic(data []byte) error {
+	if err := checkForeign(data); err != nil {
+		return err
+	}
+	has := func(prefix string) bool { return bytes.HasPrefix(data, []byte(prefix)) }
+	switch {
 	case has("FUGG"):
 		return errors.New(`magic is "FUGG", expected "GGUF": the file's byte order is reversed`)
 	case has("GGML"), has("lmgg"), has("fmgg"), has("tjgg"), has("algg"):
 		return fmt.Errorf(`magic is %q, expected "GGUF": a format older than GGUF; convert the model again`, data[:4])
-	case has("PK\x03\x04"):
-		return errors.New(`this is a zip archive (a PyTorch checkpoint?), expected magic "GGUF"`)
-	case has("<!DOCTYPE"), has("<!doctype"), has("<html"):
-		return errors.New(`this is a web page, expected magic "GGUF": the download gave an error page`)
 	case len(data) < len(ggufMagic):
 		return fmt.Errorf(`file has %d bytes, too few for the magic "GGUF"`, len(data))
 	case !has(ggufMagic):
