@@ -11,7 +11,7 @@ var (
 	opTestAdd = Register(&Op{Name: "testadd", Doc: "a + c, c may be a row", MinArgs: 2, MaxArgs: 2, Flags: Pure | Commutative, Infer: inferRow,
 		Kernel: func(c *Call, lo, hi int) {
 			for t := lo; t < hi; t++ {
-				a, b, y := c.In[0].Row(t), rowOf(c.In[1], t), c.Out.Row(t)
+				a, b, y := c.In[0].Row(t), rowOf(c.In[1], c.Out, t), c.Out.Row(t)
 				for i := range y {
 					y[i] = a[i] + b[i]
 				}
@@ -20,7 +20,7 @@ var (
 	opTestMul = Register(&Op{Name: "testmul", Doc: "a · c, c may be a row", MinArgs: 2, MaxArgs: 2, Flags: Pure | Commutative, Infer: inferRow,
 		Kernel: func(c *Call, lo, hi int) {
 			for t := lo; t < hi; t++ {
-				a, b, y := c.In[0].Row(t), rowOf(c.In[1], t), c.Out.Row(t)
+				a, b, y := c.In[0].Row(t), rowOf(c.In[1], c.Out, t), c.Out.Row(t)
 				for i := range y {
 					y[i] = a[i] * b[i]
 				}
@@ -38,7 +38,7 @@ var (
 	opTestSub = Register(&Op{Name: "testsub", Doc: "a - c", MinArgs: 2, MaxArgs: 2, Flags: Pure, Infer: inferRow,
 		Kernel: func(c *Call, lo, hi int) {
 			for t := lo; t < hi; t++ {
-				a, b, y := c.In[0].Row(t), rowOf(c.In[1], t), c.Out.Row(t)
+				a, b, y := c.In[0].Row(t), rowOf(c.In[1], c.Out, t), c.Out.Row(t)
 				for i := range y {
 					y[i] = a[i] + -b[i]
 				}
@@ -143,8 +143,10 @@ func inferRow(a []Type, _ Attrs) (Type, error) {
 	return a[0], nil
 }
 
-func rowOf(x *Tensor, t int) []float32 {
-	if len(x.Dims) == 1 {
+// rowOf returns what stands beside row t of out: row t of x, or all of x where x
+// is one row for all.
+func rowOf(x, out *Tensor, t int) []float32 {
+	if len(x.Dims) < len(out.Dims) {
 		return x.F32
 	}
 	return x.Row(t)
