@@ -44,6 +44,9 @@ model would need in memory for the given context.`,
 				return err
 			}
 			mem, memErr := engine.Estimate(file, o)
+			if memErr == nil {
+				memErr = checkVocab(file)
+			}
 			var buf bytes.Buffer
 			if output == "json" {
 				err = inspectJSON(&buf, file, mem, memErr)
@@ -66,6 +69,15 @@ model would need in memory for the given context.`,
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	cmd.Flags().BoolVar(&full, "full", false, "print long arrays and texts whole")
 	return cmd
+}
+
+// checkVocab reports what is wrong with the tokenizer of a file that has one.
+func checkVocab(file *loaders.Model) error {
+	if _, ok := file.Meta.Value("tokenizer.ggml.model"); !ok {
+		return nil
+	}
+	_, err := loaders.VocabFromGGUF(file.Meta, file.Path)
+	return err
 }
 
 // openFile opens a weight file without compiling it.

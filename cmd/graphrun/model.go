@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"graphrun"
+	"graphrun/backends/cpu"
 	"graphrun/engine"
 	"graphrun/graph"
 )
@@ -51,9 +52,18 @@ func (f *modelFlags) options() (engine.Options, error) {
 	if !isOneOf(f.backend, engine.Backends()) {
 		return o, usagef("--backend is %q, want one of %s", f.backend, strings.Join(engine.Backends(), ", "))
 	}
+	if f.context < 0 {
+		return o, usagef("--ctx is %d, want 0 (the default) or more", f.context)
+	}
 	off, err := parsePasses(f.passes)
+	if err != nil {
+		return o, err
+	}
+	if err := cpu.Passes().Check(graph.RunOptions{Disable: off}); err != nil {
+		return o, usagef("--passes: %w", err)
+	}
 	o.Off = off
-	return o, err
+	return o, nil
 }
 
 // parsePasses reads a list of switched-off passes: -name,-name.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -34,7 +36,9 @@ type outputFile struct {
 
 func createOutput(path string) (*outputFile, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return nil, &fs.PathError{Op: "create", Path: path, Err: pe.Err} // not the temporary name
+	} else if err != nil {
 		return nil, err
 	}
 	return &outputFile{File: f, path: path}, nil

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -47,10 +48,19 @@ func (f *sampleFlags) options() (engine.GenerateOptions, error) {
 	if f.seed < 0 {
 		f.seed = int64(rand.Uint32())
 	}
-	return engine.GenerateOptions{
+	for _, s := range f.stop {
+		if s == "" || !utf8.ValidString(s) {
+			return engine.GenerateOptions{}, usagef("--stop is %q, want a text", s)
+		}
+	}
+	o := engine.GenerateOptions{
 		SampleOptions: engine.SampleOptions{Temperature: f.temp, TopK: f.topK, TopP: f.topP, MinP: f.minP, RepeatPenalty: f.penalty, Seed: uint64(f.seed)},
 		MaxTokens:     f.max, Stop: f.stop, IgnoreEOG: f.ignoreEOG,
-	}, nil
+	}
+	if _, err := engine.NewSampler(1, o.SampleOptions); err != nil {
+		return o, usagef("%w", err)
+	}
+	return o, nil
 }
 
 // runFlags are the flags of graphrun run.
