@@ -22,8 +22,7 @@ func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch
 }
 
 // panelFrom returns the number of tokens from which on unpacking a panel is
-// faster than the row kernels, which lose about 5 % of their speed with every
-// token.
+// faster than the row kernels: measured with weights in memory, one thread.
 func panelFrom(t graph.DType) int {
 	switch {
 	case gemvs[t].prep == prepNone:
@@ -31,8 +30,19 @@ func panelFrom(t graph.DType) int {
 	case panelMin > 0:
 		return panelMin
 	}
-	return 9
+	return int(panelFroms[t])
 }
+
+var panelFroms = [graph.Q8]uint8{
+	graph.F32: 10, graph.F16: 9, graph.BF16: 9,
+	graph.Q8_0: 6, graph.Q4_0: 4, graph.Q4_1: 4, graph.Q5_0: 4, graph.Q5_1: 4, graph.IQ4_NL: 4, graph.MXFP4: 4,
+	graph.Q2_K: 6, graph.Q3_K: 6, graph.Q4_K: 7, graph.Q5_K: 6, graph.Q6_K: 8,
+	graph.IQ4_XS: 5, graph.IQ3_S: 5, graph.TQ1_0: 5, graph.TQ2_0: 7,
+}
+
+// rowPad keeps tokens from lying a multiple of 4096 bytes apart, which makes
+// them compete for the same places of the first-level cache.
+const rowPad = 64
 
 func scratchBytes(w *Mat, T int) int {
 	if !features.avx512 {
@@ -40,7 +50,7 @@ func scratchBytes(w *Mat, T int) int {
 	}
 	need := 0
 	if from := panelFrom(w.Type); from > 1 {
-		need = min(T, from-1) * gemvs[w.Type].preparedBytes(w.Type, w.K)
+		need = min(T, from-1) * (gemvs[w.Type].preparedBytes(w.Type, w.K)+rowPad)
 	}
 	if T >= panelFrom(w.Type) {
 		need = max(need, panelScratch(w, T))

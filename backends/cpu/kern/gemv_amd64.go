@@ -18,7 +18,7 @@ type gemvArgs struct {
 	ldx    int            // bytes from token to token
 	y      unsafe.Pointer // first token's result for the first row
 	ldy    int            // bytes from token to token
-	mask   [2]uint64      // bytes (plain types: elements) of the last step's two loads that exist
+	mask   [3]uint64      // bytes of 64 (plain types: elements) of the last step that exist
 	tail   int            // blocks beyond the whole steps
 }
 
@@ -51,29 +51,28 @@ type gemvFormat struct {
 	prep   prepKind
 	blocks int // blocks of the format per step
 	xBytes int // prepared bytes per token and step
-	second int // where the step's second load starts
 }
 
 var gemvs = [graph.Q8]gemvFormat{
-	graph.Q8_0:   {prepPairs, 2, 192, 0},
-	graph.Q4_0:   {prepQuads, 4, 256, 4*18 - 16},
-	graph.Q4_1:   {prepQuadsMin, 4, 256, 4*20 - 16},
-	graph.Q5_0:   {prepQuads, 4, 256, 4*22 - 32},
-	graph.Q5_1:   {prepQuadsMin, 4, 256, 4*24 - 32},
-	graph.IQ4_NL: {prepQuads, 4, 256, 4*18 - 16},
-	graph.MXFP4:  {prepQuads, 4, 256, 4*17 - 16},
-	graph.Q4_K:   {prepSuper, 4, 1152, 0},
-	graph.Q5_K:   {prepSuper, 4, 1152, 0},
-	graph.Q6_K:   {prepGroups, 1, 320, 0},
-	graph.Q2_K:   {prepGroups, 1, 320, 0},
-	graph.Q3_K:   {prepGroups, 1, 320, 0},
-	graph.TQ1_0:  {prepGroups, 1, 320, 0},
-	graph.TQ2_0:  {prepGroups, 1, 320, 0},
-	graph.IQ4_XS: {prepHalves, 1, 320, 0},
-	graph.IQ3_S:  {prepGroups32, 1, 320, 0},
-	graph.F32:    {prepAsIs, 64, 256, 0},
-	graph.F16:    {prepAsIs, 64, 256, 0},
-	graph.BF16:   {prepAsIs, 64, 256, 0},
+	graph.Q8_0:   {prepPairs, 2, 192},
+	graph.Q4_0:   {prepQuads, 8, 512},
+	graph.Q4_1:   {prepQuadsMin, 8, 512},
+	graph.Q5_0:   {prepQuads, 8, 512},
+	graph.Q5_1:   {prepQuadsMin, 8, 512},
+	graph.IQ4_NL: {prepQuads, 8, 512},
+	graph.MXFP4:  {prepQuads, 8, 512},
+	graph.Q4_K:   {prepSuper, 4, 1152},
+	graph.Q5_K:   {prepSuper, 4, 1152},
+	graph.Q6_K:   {prepGroups, 1, 320},
+	graph.Q2_K:   {prepGroups, 1, 320},
+	graph.Q3_K:   {prepGroups, 1, 320},
+	graph.TQ1_0:  {prepGroups, 1, 320},
+	graph.TQ2_0:  {prepGroups, 1, 320},
+	graph.IQ4_XS: {prepHalves, 1, 320},
+	graph.IQ3_S:  {prepGroups32, 1, 320},
+	graph.F32:    {prepAsIs, 64, 256},
+	graph.F16:    {prepAsIs, 64, 256},
+	graph.BF16:   {prepAsIs, 64, 256},
 }
 
 // rowsPerCall bounds the time spent inside assembly, which cannot be
@@ -98,7 +97,7 @@ func (g *gemvFormat) preparedBytes(w graph.DType, k int) int {
 // scratch; then each chunk of rows is multiplied with all tokens.
 func mulRows(g *gemvFormat, y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
 	if g.prep != prepAsIs {
-		size := g.preparedBytes(w.Type, w.K)
+		size := g.preparedBytes(w.Type, w.K) + rowPad
 		for t := range T {
 			g.prepare(w, x[t*ldx:], scratch[t*size:])
 		}
@@ -107,8 +106,9 @@ func mulRows(g *gemvFormat, y []float32, ldy int, w *Mat, x []byte, ldx int, T, 
 	bs, rb, most := w.Type.BlockBytes(), w.rowBytes(), gemvMost(w.Type)
 	nb := w.K / w.Type.BlockElems()
 	a := gemvArgs{stride: rb, steps: nb / g.blocks, ldx: ldx, ldy: 4 * ldy, tail: nb % g.blocks}
-	a.mask[0] = lowBits(a.tail * bs)
-	a.mask[1] = lowBits(a.tail*bs - g.second)
+	for i := range a.mask {
+		a.mask[i] = lowBits(a.tail*bs - 64*i)
+	}
 	if g.prep == prepAsIs {
 		a.mask[0] = lowBits(a.tail)
 	}
@@ -137,9 +137,19 @@ func (g *gemvFormat) prepare(w *Mat, x, dst []byte) {
 	switch g.prep {
 	case prepPairs:
 		prepPairsAVX512(&a)
-	case prepQuads:
-		prepQuadsAVX512(&a)
-	case prepQuadsMin:
+	case prepQuads, prepQuadsMin:
+		// Blocks are arranged by four and taken by eight.
+		a.steps = (nb + 3) / 4
+		if a.steps%2 != 0 {
+			clear(dst[a.steps*256 : (a.steps+1)*256])
+		}
+		last = nb - (a.steps-1)*4
+		a.maskX = [2]uint64{lowBits(32 * last), lowBits(32*last - 64)}
+		a.maskD = lowBits(last)
+		if g.prep == prepQuads {
+			prepQuadsAVX512(&a)
+			break
+		}
 		a.off = 0x01010101
 		prepQuadsMinAVX512(&a)
 	case prepSuper:

@@ -10,7 +10,7 @@ import (
 
 // Offsets in gemvArgs.
 const (
-	gvW, gvStride, gvRows, gvSteps, gvX, gvLdx, gvY, gvLdy, gvMask0, gvMask1, gvTail = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80
+	gvW, gvStride, gvRows, gvSteps, gvX, gvLdx, gvY, gvLdy, gvMask, gvTail = 0, 8, 16, 24, 32, 40, 48, 56, 64, 88
 )
 
 // A stepper generates the inside of a row product.
@@ -35,7 +35,8 @@ type stepper struct {
 	most int
 }
 
-var masks [2]reg.Register
+// masks say which bytes of the last step's loads exist.
+var masks [3]reg.Register
 
 func genGEMV() {
 	steppers := []*stepper{stepQ8_0()}
@@ -93,10 +94,11 @@ func gemv(s *stepper, n int) {
 	if s.setup != nil {
 		s.setup()
 	}
-	k0, k1 := c.K(), c.K()
-	c.KMOVQ(at(a, gvMask0), k0)
-	c.KMOVQ(at(a, gvMask1), k1)
-	masks = [2]reg.Register{k0, k1}
+	for i := range masks {
+		k := c.K()
+		c.KMOVQ(at(a, gvMask+8*i), k)
+		masks[i] = k
+	}
 
 	c.Label("row")
 	w := c.GP64()
@@ -207,120 +209,128 @@ var nibbleFormats = []*nibbleFormat{
 	{name: "MXFP4", block: 17, nib: 1, values: "mxfp4"},
 }
 
-// nibbleRegs are the constants of one format.
+// nibbleRegs are the constants of one format, for the first and the second
+// four of eight blocks.
 type nibbleRegs struct {
-	gather, low, scales, mins, values, one, bitMask, bit4 reg.VecVirtual
-	bits                                                  [2]reg.VecVirtual
-	lanes                                                 reg.Register
+	gather, scales, mins               [2]reg.VecVirtual
+	low, values, one, bitMask, bit4, z reg.VecVirtual
+	lanes                              reg.Register
 }
 
-// second returns where the second load of a step starts and its bytes.
-func (f *nibbleFormat) second() (start, size int) {
-	size = 16
-	if 4*f.block-64 > 16 {
-		size = 32
-	}
-	return 4*f.block - size, size
-}
-
-// source returns the number of byte o of four blocks in the two loads.
-func (f *nibbleFormat) source(o int) int {
-	start, _ := f.second()
-	if o < 64 {
-		return o
-	}
-	return 64 + o - start
-}
+// source returns where byte o of four blocks lies in the two registers that
+// hold them: the first four begin with the first register, the others where
+// they begin within the second.
+func (f *nibbleFormat) source(sub, o int) int { return o + sub*(4*f.block-64) }
 
 func (f *nibbleFormat) setup() *nibbleRegs {
-	r := &nibbleRegs{low: splat("low0f", 0x0f0f0f0f)}
-	r.gather = loadTable("nib"+f.name, bytesOf(64, func(i int) byte { return byte(f.source(i/16*f.block + f.nib + i%16)) }))
-	word := func(field int) []byte {
-		return wordsOf(32, func(i int) uint16 { return uint16(f.source(i/4%4*f.block+field) / 2) })
-	}
+	r := &nibbleRegs{low: splat("low0f", 0x0f0f0f0f), z: c.ZMM()}
+	zero(r.z)
 	switch f.values {
 	case "iq4":
 		r.values = iq4Table()
 	case "mxfp4":
 		r.values = mxfp4Table()
 		r.one = splat("one", 1)
-		r.scales = loadTable("e"+f.name, bytesOf(64, func(i int) byte { return byte(f.source(i / 16 * f.block)) }))
 		r.lanes = c.K()
 		t := c.GP64()
 		c.MOVQ(operand.U64(0x1111111111111111), t)
 		c.KMOVQ(t, r.lanes)
 	}
-	if f.values != "mxfp4" {
-		r.scales = loadTable("dw"+f.name, word(f.scale))
-	}
-	if f.min > 0 {
-		r.mins = loadTable("mw"+f.name, word(f.min))
-	}
 	if f.fifth > 0 {
 		r.bit4 = splat("bit4", 0x10101010)
 		r.bitMask = loadTable("bitmask", bytesOf(64, func(i int) byte { return 1 << (i % 8) }))
-		for h := range r.bits {
-			r.bits[h] = loadTable(fmt.Sprintf("bits%s%d", f.name, h), bytesOf(64, func(i int) byte {
-				return byte(f.source(i/16*f.block + f.fifth + 2*h + i%16/8))
-			}))
+	}
+	for sub := range 2 {
+		word := func(field int) []byte {
+			return wordsOf(32, func(i int) uint16 { return uint16(f.source(sub, i/4%4*f.block+field) / 2) })
+		}
+		r.gather[sub] = loadTable(fmt.Sprintf("nib%s%d", f.name, sub), bytesOf(64, func(i int) byte {
+			return byte(f.source(sub, i/16*f.block+f.nib+i%16))
+		}))
+		if f.values == "mxfp4" {
+			r.scales[sub] = loadTable(fmt.Sprintf("e%s%d", f.name, sub), bytesOf(64, func(i int) byte { return byte(f.source(sub, i/16*f.block)) }))
+		} else {
+			r.scales[sub] = loadTable(fmt.Sprintf("dw%s%d", f.name, sub), word(f.scale))
+		}
+		if f.min > 0 {
+			r.mins[sub] = loadTable(fmt.Sprintf("mw%s%d", f.name, sub), word(f.min))
 		}
 	}
 	return r
 }
 
-// decode reads four blocks at w: lo and hi are the unsigned weights of their
-// first and second halves, d and m f32 scales and minima, four times each.
-func (f *nibbleFormat) decode(r *nibbleRegs, w reg.GPVirtual, tail bool) (lo, hi, d, m reg.VecVirtual) {
-	start, size := f.second()
-	lo, hi, d = c.ZMM(), c.ZMM(), c.ZMM()
-	b := c.ZMM()
-	var part reg.Register = b.AsX()
-	if size == 32 {
-		part = b.AsY()
+// load reads eight blocks.
+func (f *nibbleFormat) load(w reg.GPVirtual, tail bool) (z [3]reg.VecVirtual) {
+	for i := range z {
+		z[i] = c.ZMM()
 	}
+	rest := 8*f.block - 128 // bytes in the third register
 	if tail {
-		c.VMOVDQU8_Z(at(w, 0), masks[0], lo)
-		c.VMOVDQU8_Z(at(w, start), masks[1], part)
-	} else {
-		c.VMOVDQU32(at(w, 0), lo)
-		c.VMOVDQU32(at(w, start), part)
+		c.VMOVDQU8_Z(at(w, 0), masks[0], z[0])
+		c.VMOVDQU8_Z(at(w, 64), masks[1], z[1])
+		c.VMOVDQU8_Z(at(w, 128), masks[2], z[2])
+		return z
 	}
-	pick := func(index reg.VecVirtual, field int, to reg.VecVirtual) {
-		if 3*f.block+field < 64 {
-			c.VPERMW(lo, index, to)
+	c.VMOVDQU32(at(w, 0), z[0])
+	c.VMOVDQU32(at(w, 64), z[1])
+	switch {
+	case rest == 8:
+		c.VMOVQ(at(w, 128), z[2].AsX())
+	case rest == 16:
+		c.VMOVDQU32(at(w, 128), z[2].AsX())
+	case rest == 32:
+		c.VMOVDQU32(at(w, 128), z[2].AsY())
+	case rest == 48:
+		c.VMOVDQU32(at(w, 128), z[2].AsY())
+		c.VINSERTI64X4(operand.U8(1), at(w, 144), z[2], z[2])
+		c.VSHUFI32X4(operand.U8(0xf4), z[2], z[2], z[2]) // lanes 0 1 3 3
+	default:
+		c.VMOVDQU32(at(w, 128), z[2])
+	}
+	return z
+}
+
+// decode takes four blocks from the registers a and b: lo and hi are the
+// unsigned weights of their first and second halves, d and m f32 scales and
+// minima, four times each.
+func (f *nibbleFormat) decode(r *nibbleRegs, a, b reg.VecVirtual, sub int) (lo, hi, d, m reg.VecVirtual) {
+	lo, hi, d = c.ZMM(), c.ZMM(), c.ZMM()
+	pick := func(index reg.VecVirtual, field int) reg.VecVirtual {
+		to := c.ZMM()
+		if f.source(sub, 3*f.block+field) < 64 {
+			c.VPERMW(a, index, to)
 		} else {
-			c.VMOVDQA32(lo, to)
-			c.VPERMT2W(b, index, to)
+			c.VMOVDQA32(index, to)
+			c.VPERMI2W(b, a, to)
 		}
 		c.VCVTPH2PS(to.AsY(), to)
+		return to
 	}
 	if f.values == "mxfp4" {
-		c.VPERMB_Z(lo, r.scales, r.lanes, d)
+		c.VMOVDQA32(r.scales[sub], d)
+		c.VPERMI2B(b, a, d)
+		c.VMOVDQU8_Z(d, r.lanes, d)
 		exponent(d, r.one)
 	} else {
-		pick(r.scales, f.scale, d)
+		d = pick(r.scales[sub], f.scale)
 	}
 	if f.min > 0 {
-		m = c.ZMM()
-		pick(r.mins, f.min, m)
+		m = pick(r.mins[sub], f.min)
 	}
-	var k [2]reg.Register
-	if f.fifth > 0 {
-		for h := range k {
-			k[h] = c.K()
-			t := c.ZMM()
-			c.VMOVDQA32(lo, t)
-			c.VPERMT2B(b, r.bits[h], t)
-			c.VPTESTMB(r.bitMask, t, k[h])
-		}
-	}
-	c.VPERMT2B(b, r.gather, lo)
+	c.VMOVDQA32(r.gather[sub], lo)
+	c.VPERMI2B(b, a, lo)
 	c.VPSRLD(operand.U8(4), lo, hi)
 	c.VPANDD(r.low, hi, hi)
 	c.VPANDD(r.low, lo, lo)
 	for h, q := range []reg.VecVirtual{lo, hi} {
 		if f.fifth > 0 {
-			c.VPADDB(r.bit4, q, k[h], q)
+			k := c.K()
+			t := loadTable(fmt.Sprintf("bits%s%d%d", f.name, sub, h), bytesOf(64, func(i int) byte {
+				return byte(f.source(sub, i/16*f.block+f.fifth+2*h+i%16/8))
+			}))
+			c.VPERMI2B(b, a, t)
+			c.VPTESTMB(r.bitMask, t, k)
+			c.VPADDB(r.bit4, q, k, q)
 		}
 		if r.values != nil {
 			c.VPSHUFB(q, r.values, q)
@@ -329,40 +339,37 @@ func (f *nibbleFormat) decode(r *nibbleRegs, w reg.GPVirtual, tail bool) (lo, hi
 	return lo, hi, d, m
 }
 
-// stepNibble takes four blocks. Prepared activations, per 128 elements: the
-// first halves of the four blocks, the second halves, 16 int32 corrections
-// (−offset·Σ of a lane's 8 numbers) or 16 f32 dx·Σ for formats with minima,
-// 16 f32 scales.
+// stepNibble takes eight blocks. Prepared activations, per four blocks: their
+// first halves, their second halves, 16 int32 corrections (−offset·Σ of a
+// lane's 8 numbers) or 16 f32 dx·Σ for formats with minima, 16 f32 scales.
 func stepNibble(f *nibbleFormat) *stepper {
 	s := &stepper{
-		name: f.name, wBytes: 4 * f.block, xBytes: 256, prefetch: 8192,
+		name: f.name, wBytes: 8 * f.block, xBytes: 512, prefetch: 8192,
 		doc: "\t\t(corr + Σ q·x) · (f32(d)·dx)   per lane of 8 elements",
 	}
 	if f.min > 0 {
 		s.doc = "\t\t(Σ q·x) · (f32(d)·dx) + f32(m)·dx·Σ x   per lane of 8 elements"
 	}
 	var r *nibbleRegs
-	var none reg.VecVirtual
-	s.setup = func() {
-		r = f.setup()
-		none = c.ZMM()
-		zero(none)
-	}
+	s.setup = func() { r = f.setup() }
 	s.step = func(w reg.GPVirtual, x tokens, acc []reg.VecVirtual, tail bool) {
-		lo, hi, d, m := f.decode(r, w, tail)
-		for t := range acc {
-			i, g := c.ZMM(), c.ZMM()
-			if m != nil {
-				c.VFMADD231PS(x.at(t, 128), m, acc[t])
-				c.VMOVDQA32(none, i)
-			} else {
-				c.VMOVDQU32(x.at(t, 128), i)
+		z := f.load(w, tail)
+		for sub := range 2 {
+			lo, hi, d, m := f.decode(r, z[sub], z[sub+1], sub)
+			for t := range acc {
+				i, g := c.ZMM(), c.ZMM()
+				if m != nil {
+					c.VFMADD231PS(x.at(t, 256*sub+128), m, acc[t])
+					c.VMOVDQA32(r.z, i)
+				} else {
+					c.VMOVDQU32(x.at(t, 256*sub+128), i)
+				}
+				c.VPDPBUSD(x.at(t, 256*sub), lo, i)
+				c.VPDPBUSD(x.at(t, 256*sub+64), hi, i)
+				c.VCVTDQ2PS(i, i)
+				c.VMULPS(x.at(t, 256*sub+192), d, g)
+				c.VFMADD231PS(g, i, acc[t])
 			}
-			c.VPDPBUSD(x.at(t, 0), lo, i)
-			c.VPDPBUSD(x.at(t, 64), hi, i)
-			c.VCVTDQ2PS(i, i)
-			c.VMULPS(x.at(t, 192), d, g)
-			c.VFMADD231PS(g, i, acc[t])
 		}
 	}
 	return s
