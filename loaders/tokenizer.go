@@ -46,6 +46,22 @@ type EncodeOptions struct {
 	AddSpecial   bool // add BOS and EOS as the vocabulary says
 	ParseSpecial bool // recognise control tokens that are spelled in the text
 	OneBOS       bool // AddSpecial adds no BOS where the text begins with one
+	// Literal lists bytes of the text, ascending, that no whole token may cover:
+	// what is spelled there stays text, with ParseSpecial too. A chat prompt
+	// marks so what users wrote.
+	Literal []int
+}
+
+// refuse returns a function that tells whether a whole token may not stand for
+// text[from:to], nil if it may anywhere.
+func (o *EncodeOptions) refuse() func(from, to int) bool {
+	if len(o.Literal) == 0 {
+		return nil
+	}
+	return func(from, to int) bool {
+		i, _ := slices.BinarySearch(o.Literal, from)
+		return i < len(o.Literal) && o.Literal[i] < to
+	}
 }
 
 // NewTokenizer prepares a vocabulary for use. v must not be changed afterwards.
@@ -183,12 +199,15 @@ func (t *Tokenizer) AppendEncode(dst []int32, text string, opt EncodeOptions) []
 	if opt.ParseSpecial {
 		raw, after = t.special, t.specialN
 	}
-	raw.split(text, func(s string, id int32) {
+	if len(opt.Literal) > 0 {
+		after = t.alwaysN // bytes have no fixed place after NFC
+	}
+	raw.split(text, opt.refuse(), func(s string, id int32) {
 		switch {
 		case id >= 0:
 			e.token(id)
 		case t.v.NFC:
-			after.split(norm.NFC.String(s), e.part)
+			after.split(norm.NFC.String(s), nil, e.part)
 		default:
 			e.text(s)
 		}

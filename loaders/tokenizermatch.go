@@ -89,17 +89,18 @@ func (m *matcher) find(text string) int32 {
 	return -1
 }
 
-// longestAt returns the index of the longest text that s has at byte i and
-// whose rule allows it there, -1 if there is none.
+// longestAt returns the index of the longest text that s has at byte i, whose
+// rule allows it there and that refuse, which may be nil, does not refuse; -1
+// if there is none.
 //
 // The texts that s[i:] begins with lie in sorted order, each a prefix of the
 // next; narrowing the range byte by byte passes all of them.
-func (m *matcher) longestAt(s string, i int) int {
+func (m *matcher) longestAt(s string, i int, refuse func(from, to int) bool) int {
 	lo, hi := int(m.first[s[i]]), int(m.first[int(s[i])+1])
 	best := -1
 	for n := 1; lo < hi; n++ {
 		if len(m.texts[lo]) == n {
-			if m.allowed(lo, s, i) {
+			if m.allowed(lo, s, i) && (refuse == nil || !refuse(i, i+n)) {
 				best = lo
 			}
 			lo++
@@ -157,8 +158,9 @@ func isWordRune(r rune) bool {
 }
 
 // split calls emit with the parts of s in order: stretches of text with id -1,
-// and whole tokens with their id and the text they stand for.
-func (m *matcher) split(s string, emit func(part string, id int32)) {
+// and whole tokens with their id and the text they stand for. Tokens that would
+// cover bytes which refuse, unless it is nil, does not give free are text.
+func (m *matcher) split(s string, refuse func(from, to int) bool, emit func(part string, id int32)) {
 	if len(m.texts) == 0 {
 		if s != "" {
 			emit(s, -1)
@@ -171,7 +173,7 @@ func (m *matcher) split(s string, emit func(part string, id int32)) {
 			i++
 			continue
 		}
-		k := m.longestAt(s, i)
+		k := m.longestAt(s, i, refuse)
 		if k < 0 {
 			i++
 			continue
