@@ -1,0 +1,473 @@
+package chat
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The template library differs from the reference implementation (Jinja2 as
+// transformers sets it up, with trim_blocks and lstrip_blocks) where it counts:
+// it trims white space across tags, writes None and floats in its own way, has
+// filters and tests that do less, and recurses without limit. Its output is
+// corrected by giving it another template that means what the reference makes
+// of the original:
+//
+//   - text is trimmed here and becomes an expression, so that nothing is left
+//     to trim;
+//   - what an expression prints goes through the function str_;
+//   - filters, and tests as filters, get names of our own, which the library
+//     looks up among the variables: see filters.go;
+//   - string literals are decoded here;
+//   - loops and macros begin with a call that counts.
+
+// Names of the functions a rewritten template calls.
+const (
+	strName    = "graphrun_str"
+	tickName   = "graphrun_tick"
+	enterName  = "graphrun_enter"
+	leaveName  = "graphrun_leave"
+	filterName = "graphrun_"
+	testName   = "graphrun_is_"
+	notName    = "graphrun_isnot_"
+)
+
+// rewriter makes the library's template out of the reference's.
+type rewriter struct {
+	src      string
+	at       int
+	out      strings.Builder
+	lines    int      // newlines of src up to at, less those in out
+	literals []string // texts the template can print
+	starting bool     // at is the start of a line
+}
+
+// rewrite returns the template for the library and the texts it can print.
+func rewrite(src string) (out string, literals []string, err error) {
+	src = strings.ReplaceAll(strings.ReplaceAll(src, "\r\n", "\n"), "\r", "\n")
+	r := &rewriter{src: strings.TrimSuffix(src, "\n"), starting: true}
+	for r.at < len(r.src) {
+		if err := r.next(); err != nil {
+			return "", nil, err
+		}
+	}
+	return r.out.String(), r.literals, nil
+}
+
+// next takes the text up to a tag, and the tag.
+func (r *rewriter) next() error {
+	open := r.at
+	for {
+		i := strings.IndexByte(r.src[open:], '{')
+		if i < 0 || open+i+1 >= len(r.src) {
+			r.text(r.src[r.at:])
+			r.at = len(r.src)
+			return nil
+		}
+		open += i
+		if strings.IndexByte("{%#", r.src[open+1]) >= 0 {
+			break
+		}
+		open++
+	}
+	text, kind := r.src[r.at:open], r.src[open+1]
+	start := open + 2
+	sign := byte(0)
+	if start < len(r.src) && (r.src[start] == '-' || r.src[start] == '+' && kind != '{') {
+		sign = r.src[start]
+		start++
+	}
+	switch {
+	case sign == '-':
+		text = strings.TrimRightFunc(text, unicode.IsSpace)
+	case sign == 0 && kind != '{':
+		line := strings.LastIndexByte(text, '\n') + 1
+		if (line > 0 || r.starting) && strings.TrimSpace(text[line:]) == "" {
+			text = text[:line]
+		}
+	}
+	r.lines += strings.Count(r.src[r.at:open], "\n")
+	r.at = start
+	r.emit(text)
+	switch kind {
+	case '#':
+		end := strings.Index(r.src[start:], "#}")
+		if end < 0 {
+			return r.errorf(open, "the comment has no end")
+		}
+		end += start
+		r.lines += strings.Count(r.src[start:end], "\n")
+		r.close(end, "#}", end > start && r.src[end-1] == '-', end > start && r.src[end-1] == '+')
+		return nil
+	case '%':
+		return r.block(open)
+	}
+	return r.print(open)
+}
+
+// text appends literal text to the template.
+func (r *rewriter) text(s string) {
+	r.lines += strings.Count(s, "\n")
+	r.emit(s)
+}
+
+// emit prints literal text. Newlines that were trimmed away are put inside the
+// tag, so that the library counts lines as the author does.
+func (r *rewriter) emit(s string) {
+	if s == "" && r.lines == 0 {
+		return
+	}
+	if s != "" {
+		r.literals = append(r.literals, s)
+	}
+	r.lines -= strings.Count(s, "\n")
+	r.out.WriteString("{{" + quoteJinja(s))
+	for ; r.lines > 0; r.lines-- {
+		r.out.WriteByte('\n')
+	}
+	r.out.WriteString("}}")
+}
+
+// close goes on after a tag that ends at end.
+func (r *rewriter) close(end int, closer string, trim, keep bool) {
+	at := end + len(closer)
+	rest := r.src[at:]
+	switch {
+	case trim:
+		at = len(r.src) - len(strings.TrimLeftFunc(rest, unicode.IsSpace))
+	case !keep && closer != "}}" && strings.HasPrefix(rest, "\n"):
+		at++
+	}
+	r.lines += strings.Count(r.src[end:at], "\n")
+	r.starting = r.src[at-1] == '\n'
+	r.at = at
+}
+
+// print takes {{ expression }}.
+func (r *rewriter) print(open int) error {
+	code, err := r.code(open, "}}")
+	if err != nil {
+		return err
+	}
+	r.out.WriteString("{{" + strName + "(" + code + ")}}")
+	return nil
+}
+
+// block takes {% statement %}.
+func (r *rewriter) block(open int) error {
+	word := strings.TrimLeftFunc(r.src[r.at:], unicode.IsSpace)
+	n := 0
+	for n < len(word) && isNameByte(word[n]) {
+		n++
+	}
+	word = word[:n]
+	if word == "raw" {
+		return r.raw(open)
+	}
+	code, err := r.code(open, "%}")
+	if err != nil {
+		return err
+	}
+	if word == "endmacro" {
+		r.out.WriteString("{{" + leaveName + "()}}")
+	}
+	r.out.WriteString("{%" + code + "%}")
+	switch word {
+	case "for":
+		r.out.WriteString("{{" + tickName + "()}}")
+	case "macro":
+		r.out.WriteString("{{" + enterName + "()}}")
+	}
+	return nil
+}
+
+// raw takes {% raw %} text {% endraw %}.
+func (r *rewriter) raw(open int) error {
+	if _, err := r.code(open, "%}"); err != nil {
+		return err
+	}
+	for at := r.at; ; {
+		i := strings.Index(r.src[at:], "{%")
+		if i < 0 {
+			return r.errorf(open, "raw has no endraw")
+		}
+		at += i
+		tag := r.src[at+2:]
+		left := strings.HasPrefix(tag, "-")
+		tag = strings.TrimLeftFunc(strings.TrimLeft(tag, "+-"), unicode.IsSpace)
+		rest, ok := strings.CutPrefix(tag, "endraw")
+		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+		right := strings.HasPrefix(rest, "-")
+		plus := strings.HasPrefix(rest, "+")
+		rest = strings.TrimLeft(rest, "+-")
+		if !ok || !strings.HasPrefix(rest, "%}") {
+			at += 2
+			continue
+		}
+		text := r.src[r.at:at]
+		r.lines += strings.Count(text, "\n")
+		if left {
+			text = strings.TrimRightFunc(text, unicode.IsSpace)
+		}
+		r.emit(text)
+		r.close(len(r.src)-len(rest), "%}", right, plus)
+		return nil
+	}
+}
+
+// code takes what stands inside a tag, up to closer, and returns it rewritten.
+func (r *rewriter) code(open int, closer string) (string, error) {
+	var w codeWriter
+	for i := r.at; i < len(r.src); {
+		c := r.src[i]
+		if w.depth == 0 {
+			trim := c == '-' && strings.HasPrefix(r.src[i+1:], closer)
+			keep := c == '+' && closer == "%}" && strings.HasPrefix(r.src[i+1:], closer)
+			if trim || keep {
+				i++
+			}
+			if strings.HasPrefix(r.src[i:], closer) {
+				r.close(i, closer, trim, keep)
+				code := w.String()
+				r.literals = append(r.literals, w.strings...)
+				r.lines -= strings.Count(code, "\n") - w.newlines
+				return code, nil
+			}
+		}
+		n, err := w.token(r.src[i:])
+		if err != nil {
+			return "", r.errorf(i, "%v", err)
+		}
+		i += n
+	}
+	return "", r.errorf(open, "the tag has no %s", closer)
+}
+
+func (r *rewriter) errorf(at int, format string, args ...any) error {
+	return fmt.Errorf("line %d: %s", 1+strings.Count(r.src[:at], "\n"), fmt.Sprintf(format, args...))
+}
+
+// codeWriter rewrites the tokens inside a tag.
+type codeWriter struct {
+	strings.Builder
+	depth    int      // of brackets
+	strings  []string // literals
+	newlines int      // of the source
+	prev     string   // the token before, "" at the start
+	state    testState
+	arg      int // depth at which an argument without parentheses began
+}
+
+// testState follows the words after "is".
+type testState uint8
+
+const (
+	noTest  testState = iota
+	afterIs           // "is" was read
+	afterIsNot
+	afterName // the name of the test: an argument may follow
+	inArg     // an argument without parentheses
+)
+
+// token takes one token of s and returns its length.
+func (w *codeWriter) token(s string) (int, error) {
+	c := s[0]
+	switch {
+	case c == '\n':
+		w.newlines++
+		w.WriteByte(c)
+		return 1, nil
+	case c == ' ' || c == '\t':
+		w.WriteByte(' ')
+		return 1, nil
+	case c == '\'' || c == '"':
+		text, n, err := unquoteJinja(s)
+		if err != nil {
+			return 0, err
+		}
+		w.newlines += strings.Count(s[:n], "\n")
+		w.strings = append(w.strings, text)
+		w.argument(false)
+		if w.prev == "string" {
+			w.WriteString("+")
+		}
+		w.WriteString(quoteJinja(text))
+		w.prev = "string"
+		return n, nil
+	case isNameByte(c):
+		n := 1
+		for n < len(s) && (isNameByte(s[n]) || c >= '0' && c <= '9' && s[n] == '.' && n+1 < len(s) && s[n+1] >= '0' && s[n+1] <= '9') {
+			n++
+		}
+		w.name(s[:n])
+		return n, nil
+	}
+	op := s[:1]
+	for _, two := range []string{"==", "!=", "<=", ">=", "**", "//"} {
+		if strings.HasPrefix(s, two) {
+			op = two
+		}
+	}
+	switch op {
+	case "(", "[", "{":
+		if w.state == afterName && op == "(" {
+			w.state = noTest // the library reads the arguments
+		}
+		w.argument(false)
+		w.depth++
+		if w.depth > maxDepth {
+			return 0, errDepth
+		}
+	case ")", "]", "}":
+		w.depth--
+		w.endArgument(w.depth < w.arg)
+	case ".":
+	default:
+		if strings.IndexByte("+-*/%<>=!~|,:", c) < 0 || op == "!" {
+			return 0, fmt.Errorf("unexpected %q", firstRune(s))
+		}
+		w.endArgument(true)
+	}
+	w.WriteString(op)
+	if op == "}" {
+		w.WriteByte(' ') // two of them must not look like the end of the tag
+	}
+	w.prev = op
+	return len(op), nil
+}
+
+// name takes a name, keyword or number.
+func (w *codeWriter) name(s string) {
+	switch {
+	case w.prev == "|":
+		if _, ok := filters[s]; ok {
+			s = filterName + s
+		}
+	case w.prev == ".":
+	case s == "is":
+		w.endArgument(true)
+		w.state, w.prev = afterIs, s
+		return
+	case w.state == afterIs && s == "not":
+		w.state = afterIsNot
+		return
+	case w.state == afterIs || w.state == afterIsNot:
+		name := testName
+		if w.state == afterIsNot {
+			name = notName
+		}
+		w.state, w.prev = afterName, "test"
+		w.WriteString("|" + name + s)
+		return
+	default:
+		w.argument(isKeyword(s))
+	}
+	w.WriteString(s)
+	w.prev = s
+}
+
+func isKeyword(s string) bool {
+	switch s {
+	case "and", "or", "not", "if", "else", "in", "is", "recursive":
+		return true
+	}
+	return false
+}
+
+// argument notes that something follows that may be the argument of a test
+// without parentheses.
+func (w *codeWriter) argument(keyword bool) {
+	switch {
+	case w.state == afterName && !keyword && w.prev == "test":
+		w.WriteByte('(')
+		w.state, w.arg = inArg, w.depth
+	case w.state == inArg && keyword && w.depth == w.arg:
+		w.endArgument(true)
+	case w.state == afterName:
+		w.state = noTest
+	}
+}
+
+func (w *codeWriter) endArgument(really bool) {
+	if w.state == inArg && w.depth <= w.arg && really {
+		w.WriteByte(')')
+		w.state = noTest
+	}
+	if w.state == afterName {
+		w.state = noTest
+	}
+}
+
+// String returns the code and closes what is open.
+func (w *codeWriter) String() string {
+	w.endArgument(true)
+	return w.Builder.String()
+}
+
+func isNameByte(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+func firstRune(s string) string {
+	_, n := utf8.DecodeRuneInString(s)
+	return s[:n]
+}
+
+// quoteJinja writes a string literal that the library reads as s.
+func quoteJinja(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// unquoteJinja reads the string literal that s begins with, escapes as in
+// Python.
+func unquoteJinja(s string) (text string, n int, err error) {
+	quote := s[0]
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		c := s[i]
+		if c == quote {
+			return b.String(), i + 1, nil
+		}
+		if c != '\\' || i+1 >= len(s) {
+			b.WriteByte(c)
+			continue
+		}
+		i++
+		digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[s[i]]
+		if p := strings.IndexByte(`abfnrtv\'"`, s[i]); p >= 0 {
+			b.WriteByte("\a\b\f\n\r\t\v\\'\""[p])
+		} else if digits > 0 {
+			if i+digits >= len(s) {
+				break
+			}
+			v, err := strconv.ParseUint(s[i+1:i+1+digits], 16, 32)
+			if err != nil {
+				return "", 0, fmt.Errorf(`a string literal has \%c without %d hexadecimal digits`, s[i], digits)
+			}
+			r := rune(v)
+			i += digits
+			// Two surrogates are one character.
+			if r >= 0xD800 && r < 0xDC00 && i+6 < len(s) && s[i+1] == '\\' && s[i+2] == 'u' {
+				if low, err := strconv.ParseUint(s[i+3:i+7], 16, 16); err == nil && low >= 0xDC00 && low < 0xE000 {
+					r = 0x10000 + (r-0xD800)<<10 + rune(low) - 0xDC00
+					i += 6
+				}
+			}
+			b.WriteRune(r)
+		} else if s[i] >= '0' && s[i] <= '7' {
+			v := 0
+			k := 0
+			for ; k < 3 && i+k < len(s) && s[i+k] >= '0' && s[i+k] <= '7'; k++ {
+				v = v*8 + int(s[i+k]-'0')
+			}
+			i += k - 1
+			b.WriteRune(rune(v))
+		} else if s[i] != '\n' {
+			b.WriteByte('\\')
+			b.WriteByte(s[i])
+		}
+	}
+	return "", 0, fmt.Errorf("a string literal has no end")
+}
