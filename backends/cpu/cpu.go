@@ -38,6 +38,7 @@ func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (
 	if threads <= 0 {
 		threads = DefaultThreads()
 	}
+	store.threads = threads
 	p := &program{g: opt, max: dims, dims: maps.Clone(dims), mem: mem, store: store}
 	for _, v := range opt.Values {
 		if v.Op == graph.OpInput {

@@ -18,11 +18,15 @@ type lowered struct {
 	units   func(c *graph.Call) int
 	grain   func(c *graph.Call) int
 	scratch func(c *graph.Call) int // bytes per worker at the plan's largest sizes
+	// exclusive calls use memory of the program and never run side by side.
+	exclusive bool
+	store     *storage // of the program
 }
 
 // lowerings maps operations to kernels of package kern. Every other operation
 // runs the plain-Go kernel of its definition.
 var lowerings = map[string]lowering{
+	"attention":    lowerAttention,
 	"embed":        lowerEmbed,
 	"quantize":     lowerQuantize,
 	"matmul":       lowerMatMul,
@@ -31,9 +35,10 @@ var lowerings = map[string]lowering{
 }
 
 // lower chooses the kernel of a call.
-func lower(c *graph.Call) (lowered, error) {
+func lower(c *graph.Call, store *storage) (lowered, error) {
 	op := c.Value.Op
 	l := lowered{
+		store: store,
 		units: op.Units,
 		grain: func(*graph.Call) int { return 1 },
 	}

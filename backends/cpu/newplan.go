@@ -144,11 +144,11 @@ func (b *planner) instr(v *graph.Value) error {
 		}
 		in.call.Param = param
 	}
-	l, err := lower(&in.call)
+	l, err := lower(&in.call, b.store)
 	if err != nil {
 		return err
 	}
-	in.run, in.countUnits, in.countGrain = l.run, l.units, l.grain
+	in.run, in.countUnits, in.countGrain, in.exclusive = l.run, l.units, l.grain, l.exclusive
 	if l.scratch != nil {
 		b.scratch = max(b.scratch, l.scratch(&in.call))
 	}

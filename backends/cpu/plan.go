@@ -18,6 +18,7 @@ type instr struct {
 	out        region
 	in         []region
 	layerStart bool
+	exclusive  bool // see lowered
 
 	// Set by plan.bind for the sizes of the step.
 	units, grain int
@@ -119,7 +120,7 @@ func (in *instr) conflicts(o *instr) bool {
 	if in.serial && o.serial || in.units == 0 || o.units == 0 {
 		return false
 	}
-	if in.out.overlaps(o.out) {
+	if in.out.overlaps(o.out) || in.exclusive && o.exclusive {
 		return true
 	}
 	for _, r := range in.in {

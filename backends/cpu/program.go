@@ -63,9 +63,11 @@ func (p *program) Run(ctx context.Context, feeds []backends.Feed) error {
 	p.team.run(p.walk)
 	p.ctx = nil
 	if err := p.failed.Load(); err != nil {
+		p.store.attention.Reset()
 		return *err
 	}
 	if p.stop.Load() {
+		p.store.attention.Reset()
 		return ctx.Err()
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"graphrun/backends"
+	"graphrun/backends/cpu/kern"
 	"graphrun/graph"
 	"graphrun/ops"
 )
@@ -17,6 +18,9 @@ type storage struct {
 	caches  []*cache
 	arena   []byte
 	scratch [][]byte
+	threads int
+	// attention is for attentions whose positions are divided among workers.
+	attention kern.AttnShared
 }
 
 // cache is the pool of pages of one cache value.

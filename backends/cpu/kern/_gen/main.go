@@ -32,6 +32,8 @@ var groups = map[string]func(){
 	"prep":   genPrep,
 	"roof":   genRoof,
 	"quant":  genQuant,
+	"attn":   genAttn,
+	"vec":    genVec,
 }
 
 // c is the context all generators write to.
