@@ -50,7 +50,7 @@ func scratchBytes(w *Mat, T int) int {
 	}
 	need := 0
 	if from := panelFrom(w.Type); from > 1 {
-		need = min(T, from-1) * (gemvs[w.Type].preparedBytes(w.Type, w.K)+rowPad)
+		need = min(T, from-1) * (gemvs[w.Type].preparedBytes(w.Type, w.K) + rowPad)
 	}
 	if T >= panelFrom(w.Type) {
 		need = max(need, panelScratch(w, T))
@@ -85,7 +85,5 @@ func quantizeRow(t graph.DType, dst []byte, x []float32) {
 		quantizeQ8KAVX512(&a)
 	}
 }
-
-func dequantRow(t graph.DType, dst []float32, src []byte) { dequantRowGeneric(t, dst, src) }
 
 func ptr[T any](s []T, i int) unsafe.Pointer { return unsafe.Pointer(&s[i]) }

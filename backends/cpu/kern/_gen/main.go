@@ -26,14 +26,15 @@ const constraint = "amd64,gc,!noasm"
 
 // groups lists the output files with the functions that generate them.
 var groups = map[string]func(){
-	"gemm":   genGEMM,
-	"gemv":   genGEMV,
-	"unpack": genUnpack,
-	"prep":   genPrep,
-	"roof":   genRoof,
-	"quant":  genQuant,
-	"attn":   genAttn,
-	"vec":    genVec,
+	"gemm":    genGEMM,
+	"dequant": genDequant,
+	"gemv":    genGEMV,
+	"unpack":  genUnpack,
+	"prep":    genPrep,
+	"roof":    genRoof,
+	"quant":   genQuant,
+	"attn":    genAttn,
+	"vec":     genVec,
 }
 
 // c is the context all generators write to.

@@ -70,14 +70,17 @@ func exponent(z, one reg.VecVirtual) {
 
 // iq4Table holds the values of IQ4 nibbles plus 128 in every lane of 16 bytes.
 func iq4Table() reg.VecVirtual {
-	v := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
-	return loadTable("iq4values", bytesOf(64, func(i int) byte { return byte(v[i%16] + 128) }))
+	return loadTable("iq4values", bytesOf(64, func(i int) byte { return byte(iq4Values[i%16] + 128) }))
 }
+
+var (
+	iq4Values   = [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+	mxfp4Values = [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+)
 
 // mxfp4Table holds twice the values of e2m1 numbers plus 12.
 func mxfp4Table() reg.VecVirtual {
-	v := [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
-	return loadTable("mxfp4values", bytesOf(64, func(i int) byte { return byte(v[i%16] + 12) }))
+	return loadTable("mxfp4values", bytesOf(64, func(i int) byte { return byte(mxfp4Values[i%16] + 12) }))
 }
 
 // spread turns four bits into four bytes of 0 or 1.
