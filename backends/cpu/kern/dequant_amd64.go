@@ -15,12 +15,16 @@ type dequantArgs struct {
 }
 
 func dequantRow(t graph.DType, dst []float32, src []byte) {
+	if t == graph.F32 && len(dst) > 0 {
+		copy(unsafe.Slice((*byte)(ptr(dst, 0)), 4*len(dst)), src)
+		return
+	}
 	elems := t.BlockElems()
 	if elems == 1 {
 		elems = 16
 	}
 	blocks := len(dst) / elems
-	if !features.avx512 || blocks == 0 || t == graph.F32 {
+	if !features.avx512 || blocks == 0 {
 		dequantRowGeneric(t, dst, src)
 		return
 	}

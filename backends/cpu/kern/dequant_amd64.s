@@ -1761,7 +1761,7 @@ GLOBL xs22<>(SB), RODATA|NOPTR, $64
 
 // func dequantIQ3_SAVX512(a *dequantArgs)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, MMX+
-TEXT ·dequantIQ3_SAVX512(SB), NOSPLIT, $128-8
+TEXT ·dequantIQ3_SAVX512(SB), NOSPLIT, $192-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         8(AX), DX
@@ -1772,144 +1772,280 @@ TEXT ·dequantIQ3_SAVX512(SB), NOSPLIT, $128-8
 	VPBROADCASTD c16<>+0(SB), Z3
 	VPBROADCASTD bit4<>+0(SB), Z4
 	LEAQ         ·iq3Bytes+0(SB), BX
-	VMOVDQU32    xs42<>+0(SB), Z6
+	VMOVDQU32    xs42<>+0(SB), Z9
 
 block:
 	PREFETCHT0    2048(CX)
-	VPBROADCASTD  106(CX), Z7
-	VPSRLVD       Z6, Z7, Z7
-	VPANDD        Z0, Z7, Z7
-	VPADDD        Z7, Z7, Z7
-	VPADDD        Z1, Z7, Z7
-	VPBROADCASTW  (CX), Y8
-	VCVTPH2PS     Y8, Z8
+	VPBROADCASTD  106(CX), Z6
+	VPSRLVD       Z9, Z6, Z6
+	VPANDD        Z0, Z6, Z6
+	VPADDD        Z6, Z6, Z6
+	VPADDD        Z1, Z6, Z6
+	VPBROADCASTW  (CX), Y7
+	VCVTPH2PS     Y7, Z7
+	VCVTDQ2PS     Z6, Z6
+	VMULPS        Z7, Z6, Z6
+	VMOVUPS       Z6, (SP)
+	VPMOVZXBD     2(CX), Z6
+	KMOVW         66(CX), K1
+	VPADDD        Z2, Z6, K1, Z6
+	VMOVDQU32     Z6, 128(SP)
+	MOVL          128(SP), SI
+	VMOVD         (BX)(SI*4), X5
+	MOVL          132(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X5, X5
+	MOVL          136(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X5, X5
+	MOVL          140(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X5, X5
+	MOVL          144(SP), SI
+	VMOVD         (BX)(SI*4), X6
+	MOVL          148(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X6, X6
+	MOVL          152(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X6, X6
+	MOVL          156(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X6, X6
+	MOVL          160(SP), SI
+	VMOVD         (BX)(SI*4), X7
+	MOVL          164(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X7, X7
+	MOVL          168(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X7, X7
+	MOVL          172(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X7, X7
+	MOVL          176(SP), SI
+	VMOVD         (BX)(SI*4), X8
+	MOVL          180(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X8, X8
+	MOVL          184(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X8, X8
+	MOVL          188(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X8, X8
+	VINSERTI32X4  $0x01, X6, Z5, Z5
+	VINSERTI32X4  $0x02, X7, Z5, Z5
+	VINSERTI32X4  $0x03, X8, Z5, Z5
+	KMOVQ         74(CX), K1
+	VPADDB        Z5, Z4, Z6
+	VPSUBB        Z5, Z4, K1, Z6
+	VPMOVZXBD     X6, Z7
+	VPSUBD        Z3, Z7, Z7
 	VCVTDQ2PS     Z7, Z7
-	VMULPS        Z8, Z7, Z7
-	VMOVUPS       Z7, (SP)
-	VPMOVZXBD     2(CX), Z7
-	KMOVW         66(CX), K2
-	VPADDD        Z2, Z7, K2, Z7
-	KXNORW        K1, K1, K1
-	VPGATHERDD    (BX)(Z7*4), K1, Z5
-	KMOVQ         74(CX), K2
-	VPADDB        Z5, Z4, Z7
-	VPSUBB        Z5, Z4, K2, Z7
-	VPMOVZXBD     X7, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   (SP), Z8, Z8
-	VMOVUPS       Z8, (DX)
-	VEXTRACTI32X4 $0x01, Z7, X8
-	VPMOVZXBD     X8, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   (SP), Z8, Z8
-	VMOVUPS       Z8, 64(DX)
-	VEXTRACTI32X4 $0x02, Z7, X8
-	VPMOVZXBD     X8, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   4(SP), Z8, Z8
-	VMOVUPS       Z8, 128(DX)
-	VEXTRACTI32X4 $0x03, Z7, X7
-	VPMOVZXBD     X7, Z7
+	VMULPS.BCST   (SP), Z7, Z7
+	VMOVUPS       Z7, (DX)
+	VEXTRACTI32X4 $0x01, Z6, X5
+	VPMOVZXBD     X5, Z7
+	VPSUBD        Z3, Z7, Z7
+	VCVTDQ2PS     Z7, Z7
+	VMULPS.BCST   (SP), Z7, Z7
+	VMOVUPS       Z7, 64(DX)
+	VEXTRACTI32X4 $0x02, Z6, X5
+	VPMOVZXBD     X5, Z7
 	VPSUBD        Z3, Z7, Z7
 	VCVTDQ2PS     Z7, Z7
 	VMULPS.BCST   4(SP), Z7, Z7
-	VMOVUPS       Z7, 192(DX)
-	VPMOVZXBD     18(CX), Z7
-	KMOVW         68(CX), K2
-	VPADDD        Z2, Z7, K2, Z7
-	KXNORW        K1, K1, K1
-	VPGATHERDD    (BX)(Z7*4), K1, Z5
-	KMOVQ         82(CX), K2
-	VPADDB        Z5, Z4, Z7
-	VPSUBB        Z5, Z4, K2, Z7
-	VPMOVZXBD     X7, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   8(SP), Z8, Z8
-	VMOVUPS       Z8, 256(DX)
-	VEXTRACTI32X4 $0x01, Z7, X8
-	VPMOVZXBD     X8, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   8(SP), Z8, Z8
-	VMOVUPS       Z8, 320(DX)
-	VEXTRACTI32X4 $0x02, Z7, X8
-	VPMOVZXBD     X8, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   12(SP), Z8, Z8
-	VMOVUPS       Z8, 384(DX)
-	VEXTRACTI32X4 $0x03, Z7, X7
-	VPMOVZXBD     X7, Z7
+	VMOVUPS       Z7, 128(DX)
+	VEXTRACTI32X4 $0x03, Z6, X5
+	VPMOVZXBD     X5, Z6
+	VPSUBD        Z3, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   4(SP), Z6, Z6
+	VMOVUPS       Z6, 192(DX)
+	VPMOVZXBD     18(CX), Z6
+	KMOVW         68(CX), K1
+	VPADDD        Z2, Z6, K1, Z6
+	VMOVDQU32     Z6, 128(SP)
+	MOVL          128(SP), SI
+	VMOVD         (BX)(SI*4), X5
+	MOVL          132(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X5, X5
+	MOVL          136(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X5, X5
+	MOVL          140(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X5, X5
+	MOVL          144(SP), SI
+	VMOVD         (BX)(SI*4), X6
+	MOVL          148(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X6, X6
+	MOVL          152(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X6, X6
+	MOVL          156(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X6, X6
+	MOVL          160(SP), SI
+	VMOVD         (BX)(SI*4), X7
+	MOVL          164(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X7, X7
+	MOVL          168(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X7, X7
+	MOVL          172(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X7, X7
+	MOVL          176(SP), SI
+	VMOVD         (BX)(SI*4), X8
+	MOVL          180(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X8, X8
+	MOVL          184(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X8, X8
+	MOVL          188(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X8, X8
+	VINSERTI32X4  $0x01, X6, Z5, Z5
+	VINSERTI32X4  $0x02, X7, Z5, Z5
+	VINSERTI32X4  $0x03, X8, Z5, Z5
+	KMOVQ         82(CX), K1
+	VPADDB        Z5, Z4, Z6
+	VPSUBB        Z5, Z4, K1, Z6
+	VPMOVZXBD     X6, Z7
+	VPSUBD        Z3, Z7, Z7
+	VCVTDQ2PS     Z7, Z7
+	VMULPS.BCST   8(SP), Z7, Z7
+	VMOVUPS       Z7, 256(DX)
+	VEXTRACTI32X4 $0x01, Z6, X5
+	VPMOVZXBD     X5, Z7
+	VPSUBD        Z3, Z7, Z7
+	VCVTDQ2PS     Z7, Z7
+	VMULPS.BCST   8(SP), Z7, Z7
+	VMOVUPS       Z7, 320(DX)
+	VEXTRACTI32X4 $0x02, Z6, X5
+	VPMOVZXBD     X5, Z7
 	VPSUBD        Z3, Z7, Z7
 	VCVTDQ2PS     Z7, Z7
 	VMULPS.BCST   12(SP), Z7, Z7
-	VMOVUPS       Z7, 448(DX)
-	VPMOVZXBD     34(CX), Z7
-	KMOVW         70(CX), K2
-	VPADDD        Z2, Z7, K2, Z7
-	KXNORW        K1, K1, K1
-	VPGATHERDD    (BX)(Z7*4), K1, Z5
-	KMOVQ         90(CX), K2
-	VPADDB        Z5, Z4, Z7
-	VPSUBB        Z5, Z4, K2, Z7
-	VPMOVZXBD     X7, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   16(SP), Z8, Z8
-	VMOVUPS       Z8, 512(DX)
-	VEXTRACTI32X4 $0x01, Z7, X8
-	VPMOVZXBD     X8, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   16(SP), Z8, Z8
-	VMOVUPS       Z8, 576(DX)
-	VEXTRACTI32X4 $0x02, Z7, X8
-	VPMOVZXBD     X8, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   20(SP), Z8, Z8
-	VMOVUPS       Z8, 640(DX)
-	VEXTRACTI32X4 $0x03, Z7, X7
-	VPMOVZXBD     X7, Z7
+	VMOVUPS       Z7, 384(DX)
+	VEXTRACTI32X4 $0x03, Z6, X5
+	VPMOVZXBD     X5, Z6
+	VPSUBD        Z3, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   12(SP), Z6, Z6
+	VMOVUPS       Z6, 448(DX)
+	VPMOVZXBD     34(CX), Z6
+	KMOVW         70(CX), K1
+	VPADDD        Z2, Z6, K1, Z6
+	VMOVDQU32     Z6, 128(SP)
+	MOVL          128(SP), SI
+	VMOVD         (BX)(SI*4), X5
+	MOVL          132(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X5, X5
+	MOVL          136(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X5, X5
+	MOVL          140(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X5, X5
+	MOVL          144(SP), SI
+	VMOVD         (BX)(SI*4), X6
+	MOVL          148(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X6, X6
+	MOVL          152(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X6, X6
+	MOVL          156(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X6, X6
+	MOVL          160(SP), SI
+	VMOVD         (BX)(SI*4), X7
+	MOVL          164(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X7, X7
+	MOVL          168(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X7, X7
+	MOVL          172(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X7, X7
+	MOVL          176(SP), SI
+	VMOVD         (BX)(SI*4), X8
+	MOVL          180(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X8, X8
+	MOVL          184(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X8, X8
+	MOVL          188(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X8, X8
+	VINSERTI32X4  $0x01, X6, Z5, Z5
+	VINSERTI32X4  $0x02, X7, Z5, Z5
+	VINSERTI32X4  $0x03, X8, Z5, Z5
+	KMOVQ         90(CX), K1
+	VPADDB        Z5, Z4, Z6
+	VPSUBB        Z5, Z4, K1, Z6
+	VPMOVZXBD     X6, Z7
+	VPSUBD        Z3, Z7, Z7
+	VCVTDQ2PS     Z7, Z7
+	VMULPS.BCST   16(SP), Z7, Z7
+	VMOVUPS       Z7, 512(DX)
+	VEXTRACTI32X4 $0x01, Z6, X5
+	VPMOVZXBD     X5, Z7
+	VPSUBD        Z3, Z7, Z7
+	VCVTDQ2PS     Z7, Z7
+	VMULPS.BCST   16(SP), Z7, Z7
+	VMOVUPS       Z7, 576(DX)
+	VEXTRACTI32X4 $0x02, Z6, X5
+	VPMOVZXBD     X5, Z7
 	VPSUBD        Z3, Z7, Z7
 	VCVTDQ2PS     Z7, Z7
 	VMULPS.BCST   20(SP), Z7, Z7
-	VMOVUPS       Z7, 704(DX)
-	VPMOVZXBD     50(CX), Z7
-	KMOVW         72(CX), K2
-	VPADDD        Z2, Z7, K2, Z7
-	KXNORW        K1, K1, K1
-	VPGATHERDD    (BX)(Z7*4), K1, Z5
-	KMOVQ         98(CX), K2
-	VPADDB        Z5, Z4, Z7
-	VPSUBB        Z5, Z4, K2, Z7
-	VPMOVZXBD     X7, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   24(SP), Z8, Z8
-	VMOVUPS       Z8, 768(DX)
-	VEXTRACTI32X4 $0x01, Z7, X8
-	VPMOVZXBD     X8, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   24(SP), Z8, Z8
-	VMOVUPS       Z8, 832(DX)
-	VEXTRACTI32X4 $0x02, Z7, X8
-	VPMOVZXBD     X8, Z8
-	VPSUBD        Z3, Z8, Z8
-	VCVTDQ2PS     Z8, Z8
-	VMULPS.BCST   28(SP), Z8, Z8
-	VMOVUPS       Z8, 896(DX)
-	VEXTRACTI32X4 $0x03, Z7, X7
-	VPMOVZXBD     X7, Z7
+	VMOVUPS       Z7, 640(DX)
+	VEXTRACTI32X4 $0x03, Z6, X5
+	VPMOVZXBD     X5, Z6
+	VPSUBD        Z3, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   20(SP), Z6, Z6
+	VMOVUPS       Z6, 704(DX)
+	VPMOVZXBD     50(CX), Z6
+	KMOVW         72(CX), K1
+	VPADDD        Z2, Z6, K1, Z6
+	VMOVDQU32     Z6, 128(SP)
+	MOVL          128(SP), SI
+	VMOVD         (BX)(SI*4), X5
+	MOVL          132(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X5, X5
+	MOVL          136(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X5, X5
+	MOVL          140(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X5, X5
+	MOVL          144(SP), SI
+	VMOVD         (BX)(SI*4), X6
+	MOVL          148(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X6, X6
+	MOVL          152(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X6, X6
+	MOVL          156(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X6, X6
+	MOVL          160(SP), SI
+	VMOVD         (BX)(SI*4), X7
+	MOVL          164(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X7, X7
+	MOVL          168(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X7, X7
+	MOVL          172(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X7, X7
+	MOVL          176(SP), SI
+	VMOVD         (BX)(SI*4), X8
+	MOVL          180(SP), SI
+	VPINSRD       $0x01, (BX)(SI*4), X8, X8
+	MOVL          184(SP), SI
+	VPINSRD       $0x02, (BX)(SI*4), X8, X8
+	MOVL          188(SP), SI
+	VPINSRD       $0x03, (BX)(SI*4), X8, X8
+	VINSERTI32X4  $0x01, X6, Z5, Z5
+	VINSERTI32X4  $0x02, X7, Z5, Z5
+	VINSERTI32X4  $0x03, X8, Z5, Z5
+	KMOVQ         98(CX), K1
+	VPADDB        Z5, Z4, Z6
+	VPSUBB        Z5, Z4, K1, Z6
+	VPMOVZXBD     X6, Z7
+	VPSUBD        Z3, Z7, Z7
+	VCVTDQ2PS     Z7, Z7
+	VMULPS.BCST   24(SP), Z7, Z7
+	VMOVUPS       Z7, 768(DX)
+	VEXTRACTI32X4 $0x01, Z6, X5
+	VPMOVZXBD     X5, Z7
+	VPSUBD        Z3, Z7, Z7
+	VCVTDQ2PS     Z7, Z7
+	VMULPS.BCST   24(SP), Z7, Z7
+	VMOVUPS       Z7, 832(DX)
+	VEXTRACTI32X4 $0x02, Z6, X5
+	VPMOVZXBD     X5, Z7
 	VPSUBD        Z3, Z7, Z7
 	VCVTDQ2PS     Z7, Z7
 	VMULPS.BCST   28(SP), Z7, Z7
-	VMOVUPS       Z7, 960(DX)
+	VMOVUPS       Z7, 896(DX)
+	VEXTRACTI32X4 $0x03, Z6, X5
+	VPMOVZXBD     X5, Z6
+	VPSUBD        Z3, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   28(SP), Z6, Z6
+	VMOVUPS       Z6, 960(DX)
 	ADDQ          $+110, CX
 	ADDQ          $+1024, DX
 	DECQ          AX

@@ -22040,7 +22040,7 @@ sum:
 
 // func gemvIQ3_ST1AVX512(a *gemvArgs)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
-TEXT ·gemvIQ3_ST1AVX512(SB), NOSPLIT, $0-8
+TEXT ·gemvIQ3_ST1AVX512(SB), NOSPLIT, $64-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
@@ -22052,21 +22052,21 @@ TEXT ·gemvIQ3_ST1AVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD one<>+0(SB), Z1
 	VPBROADCASTD bit4<>+0(SB), Z2
 	VPBROADCASTD c256<>+0(SB), Z3
-	VPXORD       Z5, Z5, Z5
+	VPXORD       Z4, Z4, Z4
 	LEAQ         ·iq3Bytes+0(SB), DI
-	VMOVDQU32    s30<>+0(SB), Z6
-	VMOVDQU32    s31<>+0(SB), Z7
-	VMOVDQU32    s32<>+0(SB), Z8
-	VMOVDQU32    s33<>+0(SB), Z9
-	VMOVDQU32    s34<>+0(SB), Z10
-	KMOVQ        64(AX), K2
-	KMOVQ        72(AX), K2
-	KMOVQ        80(AX), K2
+	VMOVDQU32    s30<>+0(SB), Z9
+	VMOVDQU32    s31<>+0(SB), Z10
+	VMOVDQU32    s32<>+0(SB), Z11
+	VMOVDQU32    s33<>+0(SB), Z12
+	VMOVDQU32    s34<>+0(SB), Z13
+	KMOVQ        64(AX), K1
+	KMOVQ        72(AX), K1
+	KMOVQ        80(AX), K1
 
 row:
 	MOVQ   CX, R8
 	MOVQ   BX, R9
-	VPXORD Z11, Z11, Z11
+	VPXORD Z14, Z14, Z14
 	MOVQ   24(AX), R10
 	TESTQ  R10, R10
 	JZ     tail
@@ -22074,81 +22074,217 @@ row:
 step:
 	PREFETCHT0   8192(R8)
 	PREFETCHT0   8256(R8)
-	VPBROADCASTD 106(R8), Z12
-	VPBROADCASTW (R8), Y13
-	VCVTPH2PS    Y13, Z13
-	VPSRLVD      Z10, Z12, Z14
-	VPANDD       Z0, Z14, Z14
-	VPADDD       Z14, Z14, Z14
-	VPADDD       Z1, Z14, Z14
-	VPMULLD      256(R9), Y14, Y15
-	VPSRLVD      Z6, Z12, Z17
-	VPANDD       Z0, Z17, Z17
-	VPADDD       Z17, Z17, Z17
-	VPADDD       Z1, Z17, Z17
-	VPMOVZXBD    2(R8), Z14
-	KMOVW        66(R8), K2
-	VPADDD       Z3, Z14, K2, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (DI)(Z14*4), K1, Z4
-	KMOVQ        74(R8), K2
-	VPADDB       Z4, Z2, Z14
-	VPSUBB       Z4, Z2, K2, Z14
-	VMOVDQA32    Z5, Z18
-	VPDPBUSD     (R9), Z14, Z18
-	VPMULLD      Z17, Z18, Z18
-	VPADDD       Z18, Z15, Z15
-	VPSRLVD      Z7, Z12, Z17
-	VPANDD       Z0, Z17, Z17
-	VPADDD       Z17, Z17, Z17
-	VPADDD       Z1, Z17, Z17
-	VPMOVZXBD    18(R8), Z14
-	KMOVW        68(R8), K2
-	VPADDD       Z3, Z14, K2, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (DI)(Z14*4), K1, Z4
-	KMOVQ        82(R8), K2
-	VPADDB       Z4, Z2, Z14
-	VPSUBB       Z4, Z2, K2, Z14
-	VMOVDQA32    Z5, Z18
-	VPDPBUSD     64(R9), Z14, Z18
-	VPMULLD      Z17, Z18, Z18
-	VPADDD       Z18, Z15, Z15
-	VPSRLVD      Z8, Z12, Z17
-	VPANDD       Z0, Z17, Z17
-	VPADDD       Z17, Z17, Z17
-	VPADDD       Z1, Z17, Z17
-	VPMOVZXBD    34(R8), Z14
-	KMOVW        70(R8), K2
-	VPADDD       Z3, Z14, K2, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (DI)(Z14*4), K1, Z4
-	KMOVQ        90(R8), K2
-	VPADDB       Z4, Z2, Z14
-	VPSUBB       Z4, Z2, K2, Z14
-	VMOVDQA32    Z5, Z18
-	VPDPBUSD     128(R9), Z14, Z18
-	VPMULLD      Z17, Z18, Z18
-	VPADDD       Z18, Z15, Z15
-	VPSRLVD      Z9, Z12, Z14
-	VPANDD       Z0, Z14, Z14
-	VPADDD       Z14, Z14, Z14
-	VPADDD       Z1, Z14, Z14
-	VPMOVZXBD    50(R8), Z12
-	KMOVW        72(R8), K2
-	VPADDD       Z3, Z12, K2, Z12
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (DI)(Z12*4), K1, Z4
-	KMOVQ        98(R8), K2
-	VPADDB       Z4, Z2, Z12
-	VPSUBB       Z4, Z2, K2, Z12
-	VMOVDQA32    Z5, Z17
-	VPDPBUSD     192(R9), Z12, Z17
-	VPMULLD      Z14, Z17, Z17
-	VPADDD       Z17, Z15, Z15
-	VCVTDQ2PS    Z15, Z15
-	VMULPS.BCST  288(R9), Z13, Z12
-	VFMADD231PS  Z12, Z15, Z11
+	VPBROADCASTD 106(R8), Z15
+	VPBROADCASTW (R8), Y16
+	VCVTPH2PS    Y16, Z16
+	VPSRLVD      Z13, Z15, Z6
+	VPANDD       Z0, Z6, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z1, Z6, Z6
+	VPMULLD      256(R9), Y6, Y17
+	VPSRLVD      Z9, Z15, Z18
+	VPANDD       Z0, Z18, Z18
+	VPADDD       Z18, Z18, Z18
+	VPADDD       Z1, Z18, Z18
+	VPMOVZXBD    2(R8), Z6
+	KMOVW        66(R8), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R11
+	VMOVD        (DI)(R11*4), X5
+	MOVL         4(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X5, X5
+	MOVL         8(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X5, X5
+	MOVL         12(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X5, X5
+	MOVL         16(SP), R11
+	VMOVD        (DI)(R11*4), X6
+	MOVL         20(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X6, X6
+	MOVL         24(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X6, X6
+	MOVL         28(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X6, X6
+	MOVL         32(SP), R11
+	VMOVD        (DI)(R11*4), X7
+	MOVL         36(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X7, X7
+	MOVL         40(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X7, X7
+	MOVL         44(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X7, X7
+	MOVL         48(SP), R11
+	VMOVD        (DI)(R11*4), X8
+	MOVL         52(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X8, X8
+	MOVL         56(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X8, X8
+	MOVL         60(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        74(R8), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R9), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z17, Z17
+	VPSRLVD      Z10, Z15, Z18
+	VPANDD       Z0, Z18, Z18
+	VPADDD       Z18, Z18, Z18
+	VPADDD       Z1, Z18, Z18
+	VPMOVZXBD    18(R8), Z6
+	KMOVW        68(R8), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R11
+	VMOVD        (DI)(R11*4), X5
+	MOVL         4(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X5, X5
+	MOVL         8(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X5, X5
+	MOVL         12(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X5, X5
+	MOVL         16(SP), R11
+	VMOVD        (DI)(R11*4), X6
+	MOVL         20(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X6, X6
+	MOVL         24(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X6, X6
+	MOVL         28(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X6, X6
+	MOVL         32(SP), R11
+	VMOVD        (DI)(R11*4), X7
+	MOVL         36(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X7, X7
+	MOVL         40(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X7, X7
+	MOVL         44(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X7, X7
+	MOVL         48(SP), R11
+	VMOVD        (DI)(R11*4), X8
+	MOVL         52(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X8, X8
+	MOVL         56(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X8, X8
+	MOVL         60(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        82(R8), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R9), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z17, Z17
+	VPSRLVD      Z11, Z15, Z18
+	VPANDD       Z0, Z18, Z18
+	VPADDD       Z18, Z18, Z18
+	VPADDD       Z1, Z18, Z18
+	VPMOVZXBD    34(R8), Z6
+	KMOVW        70(R8), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R11
+	VMOVD        (DI)(R11*4), X5
+	MOVL         4(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X5, X5
+	MOVL         8(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X5, X5
+	MOVL         12(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X5, X5
+	MOVL         16(SP), R11
+	VMOVD        (DI)(R11*4), X6
+	MOVL         20(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X6, X6
+	MOVL         24(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X6, X6
+	MOVL         28(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X6, X6
+	MOVL         32(SP), R11
+	VMOVD        (DI)(R11*4), X7
+	MOVL         36(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X7, X7
+	MOVL         40(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X7, X7
+	MOVL         44(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X7, X7
+	MOVL         48(SP), R11
+	VMOVD        (DI)(R11*4), X8
+	MOVL         52(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X8, X8
+	MOVL         56(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X8, X8
+	MOVL         60(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        90(R8), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R9), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z17, Z17
+	VPSRLVD      Z12, Z15, Z15
+	VPANDD       Z0, Z15, Z15
+	VPADDD       Z15, Z15, Z15
+	VPADDD       Z1, Z15, Z15
+	VPMOVZXBD    50(R8), Z6
+	KMOVW        72(R8), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R11
+	VMOVD        (DI)(R11*4), X5
+	MOVL         4(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X5, X5
+	MOVL         8(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X5, X5
+	MOVL         12(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X5, X5
+	MOVL         16(SP), R11
+	VMOVD        (DI)(R11*4), X6
+	MOVL         20(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X6, X6
+	MOVL         24(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X6, X6
+	MOVL         28(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X6, X6
+	MOVL         32(SP), R11
+	VMOVD        (DI)(R11*4), X7
+	MOVL         36(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X7, X7
+	MOVL         40(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X7, X7
+	MOVL         44(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X7, X7
+	MOVL         48(SP), R11
+	VMOVD        (DI)(R11*4), X8
+	MOVL         52(SP), R11
+	VPINSRD      $0x01, (DI)(R11*4), X8, X8
+	MOVL         56(SP), R11
+	VPINSRD      $0x02, (DI)(R11*4), X8, X8
+	MOVL         60(SP), R11
+	VPINSRD      $0x03, (DI)(R11*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        98(R8), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R9), Z6, Z7
+	VPMULLD      Z15, Z7, Z7
+	VPADDD       Z7, Z17, Z17
+	VCVTDQ2PS    Z17, Z17
+	VMULPS.BCST  288(R9), Z16, Z6
+	VFMADD231PS  Z6, Z17, Z14
 	ADDQ         $+110, R8
 	ADDQ         $+320, R9
 	DECQ         R10
@@ -22158,93 +22294,229 @@ tail:
 	MOVQ         88(AX), R10
 	TESTQ        R10, R10
 	JZ           sum
-	VPBROADCASTD 106(R8), Z12
-	VPBROADCASTW (R8), Y13
-	VCVTPH2PS    Y13, Z13
-	VPSRLVD      Z10, Z12, Z14
-	VPANDD       Z0, Z14, Z14
-	VPADDD       Z14, Z14, Z14
-	VPADDD       Z1, Z14, Z14
-	VPMULLD      256(R9), Y14, Y16
-	VPSRLVD      Z6, Z12, Z17
-	VPANDD       Z0, Z17, Z17
-	VPADDD       Z17, Z17, Z17
-	VPADDD       Z1, Z17, Z17
-	VPMOVZXBD    2(R8), Z14
-	KMOVW        66(R8), K2
-	VPADDD       Z3, Z14, K2, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (DI)(Z14*4), K1, Z4
-	KMOVQ        74(R8), K2
-	VPADDB       Z4, Z2, Z14
-	VPSUBB       Z4, Z2, K2, Z14
-	VMOVDQA32    Z5, Z18
-	VPDPBUSD     (R9), Z14, Z18
-	VPMULLD      Z17, Z18, Z18
-	VPADDD       Z18, Z16, Z16
-	VPSRLVD      Z7, Z12, Z17
-	VPANDD       Z0, Z17, Z17
-	VPADDD       Z17, Z17, Z17
-	VPADDD       Z1, Z17, Z17
-	VPMOVZXBD    18(R8), Z14
-	KMOVW        68(R8), K2
-	VPADDD       Z3, Z14, K2, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (DI)(Z14*4), K1, Z4
-	KMOVQ        82(R8), K2
-	VPADDB       Z4, Z2, Z14
-	VPSUBB       Z4, Z2, K2, Z14
-	VMOVDQA32    Z5, Z18
-	VPDPBUSD     64(R9), Z14, Z18
-	VPMULLD      Z17, Z18, Z18
-	VPADDD       Z18, Z16, Z16
-	VPSRLVD      Z8, Z12, Z17
-	VPANDD       Z0, Z17, Z17
-	VPADDD       Z17, Z17, Z17
-	VPADDD       Z1, Z17, Z17
-	VPMOVZXBD    34(R8), Z14
-	KMOVW        70(R8), K2
-	VPADDD       Z3, Z14, K2, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (DI)(Z14*4), K1, Z4
-	KMOVQ        90(R8), K2
-	VPADDB       Z4, Z2, Z14
-	VPSUBB       Z4, Z2, K2, Z14
-	VMOVDQA32    Z5, Z18
-	VPDPBUSD     128(R9), Z14, Z18
-	VPMULLD      Z17, Z18, Z18
-	VPADDD       Z18, Z16, Z16
-	VPSRLVD      Z9, Z12, Z14
-	VPANDD       Z0, Z14, Z14
-	VPADDD       Z14, Z14, Z14
-	VPADDD       Z1, Z14, Z14
-	VPMOVZXBD    50(R8), Z12
-	KMOVW        72(R8), K2
-	VPADDD       Z3, Z12, K2, Z12
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (DI)(Z12*4), K1, Z4
-	KMOVQ        98(R8), K2
-	VPADDB       Z4, Z2, Z12
-	VPSUBB       Z4, Z2, K2, Z12
-	VMOVDQA32    Z5, Z17
-	VPDPBUSD     192(R9), Z12, Z17
-	VPMULLD      Z14, Z17, Z17
-	VPADDD       Z17, Z16, Z16
-	VCVTDQ2PS    Z16, Z16
-	VMULPS.BCST  288(R9), Z13, Z12
-	VFMADD231PS  Z12, Z16, Z11
+	VPBROADCASTD 106(R8), Z15
+	VPBROADCASTW (R8), Y16
+	VCVTPH2PS    Y16, Z16
+	VPSRLVD      Z13, Z15, Z6
+	VPANDD       Z0, Z6, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z1, Z6, Z6
+	VPMULLD      256(R9), Y6, Y19
+	VPSRLVD      Z9, Z15, Z18
+	VPANDD       Z0, Z18, Z18
+	VPADDD       Z18, Z18, Z18
+	VPADDD       Z1, Z18, Z18
+	VPMOVZXBD    2(R8), Z6
+	KMOVW        66(R8), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R10
+	VMOVD        (DI)(R10*4), X5
+	MOVL         4(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X5, X5
+	MOVL         8(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X5, X5
+	MOVL         12(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X5, X5
+	MOVL         16(SP), R10
+	VMOVD        (DI)(R10*4), X6
+	MOVL         20(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X6, X6
+	MOVL         24(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X6, X6
+	MOVL         28(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X6, X6
+	MOVL         32(SP), R10
+	VMOVD        (DI)(R10*4), X7
+	MOVL         36(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X7, X7
+	MOVL         40(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X7, X7
+	MOVL         44(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X7, X7
+	MOVL         48(SP), R10
+	VMOVD        (DI)(R10*4), X8
+	MOVL         52(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X8, X8
+	MOVL         56(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X8, X8
+	MOVL         60(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        74(R8), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R9), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VPSRLVD      Z10, Z15, Z18
+	VPANDD       Z0, Z18, Z18
+	VPADDD       Z18, Z18, Z18
+	VPADDD       Z1, Z18, Z18
+	VPMOVZXBD    18(R8), Z6
+	KMOVW        68(R8), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R10
+	VMOVD        (DI)(R10*4), X5
+	MOVL         4(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X5, X5
+	MOVL         8(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X5, X5
+	MOVL         12(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X5, X5
+	MOVL         16(SP), R10
+	VMOVD        (DI)(R10*4), X6
+	MOVL         20(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X6, X6
+	MOVL         24(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X6, X6
+	MOVL         28(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X6, X6
+	MOVL         32(SP), R10
+	VMOVD        (DI)(R10*4), X7
+	MOVL         36(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X7, X7
+	MOVL         40(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X7, X7
+	MOVL         44(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X7, X7
+	MOVL         48(SP), R10
+	VMOVD        (DI)(R10*4), X8
+	MOVL         52(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X8, X8
+	MOVL         56(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X8, X8
+	MOVL         60(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        82(R8), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R9), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VPSRLVD      Z11, Z15, Z18
+	VPANDD       Z0, Z18, Z18
+	VPADDD       Z18, Z18, Z18
+	VPADDD       Z1, Z18, Z18
+	VPMOVZXBD    34(R8), Z6
+	KMOVW        70(R8), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R10
+	VMOVD        (DI)(R10*4), X5
+	MOVL         4(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X5, X5
+	MOVL         8(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X5, X5
+	MOVL         12(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X5, X5
+	MOVL         16(SP), R10
+	VMOVD        (DI)(R10*4), X6
+	MOVL         20(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X6, X6
+	MOVL         24(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X6, X6
+	MOVL         28(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X6, X6
+	MOVL         32(SP), R10
+	VMOVD        (DI)(R10*4), X7
+	MOVL         36(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X7, X7
+	MOVL         40(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X7, X7
+	MOVL         44(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X7, X7
+	MOVL         48(SP), R10
+	VMOVD        (DI)(R10*4), X8
+	MOVL         52(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X8, X8
+	MOVL         56(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X8, X8
+	MOVL         60(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        90(R8), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R9), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VPSRLVD      Z12, Z15, Z15
+	VPANDD       Z0, Z15, Z15
+	VPADDD       Z15, Z15, Z15
+	VPADDD       Z1, Z15, Z15
+	VPMOVZXBD    50(R8), Z6
+	KMOVW        72(R8), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R10
+	VMOVD        (DI)(R10*4), X5
+	MOVL         4(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X5, X5
+	MOVL         8(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X5, X5
+	MOVL         12(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X5, X5
+	MOVL         16(SP), R10
+	VMOVD        (DI)(R10*4), X6
+	MOVL         20(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X6, X6
+	MOVL         24(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X6, X6
+	MOVL         28(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X6, X6
+	MOVL         32(SP), R10
+	VMOVD        (DI)(R10*4), X7
+	MOVL         36(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X7, X7
+	MOVL         40(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X7, X7
+	MOVL         44(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X7, X7
+	MOVL         48(SP), R10
+	VMOVD        (DI)(R10*4), X8
+	MOVL         52(SP), R10
+	VPINSRD      $0x01, (DI)(R10*4), X8, X8
+	MOVL         56(SP), R10
+	VPINSRD      $0x02, (DI)(R10*4), X8, X8
+	MOVL         60(SP), R10
+	VPINSRD      $0x03, (DI)(R10*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        98(R8), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R9), Z6, Z7
+	VPMULLD      Z15, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VCVTDQ2PS    Z19, Z19
+	VMULPS.BCST  288(R9), Z16, Z6
+	VFMADD231PS  Z6, Z19, Z14
 
 sum:
 	MOVQ          SI, R8
-	VEXTRACTF64X4 $0x01, Z11, Y12
-	VADDPS        Y12, Y11, Y11
-	VEXTRACTF32X4 $0x01, Y11, X12
-	VADDPS        X12, X11, X11
-	VPERMILPS     $0x0e, X11, X12
-	VADDPS        X12, X11, X11
-	VPERMILPS     $0x01, X11, X12
-	VADDPS        X12, X11, X11
-	VMOVSS        X11, (R8)
+	VEXTRACTF64X4 $0x01, Z14, Y6
+	VADDPS        Y6, Y14, Y14
+	VEXTRACTF32X4 $0x01, Y14, X6
+	VADDPS        X6, X14, X14
+	VPERMILPS     $0x0e, X14, X6
+	VADDPS        X6, X14, X14
+	VPERMILPS     $0x01, X14, X6
+	VADDPS        X6, X14, X14
+	VMOVSS        X14, (R8)
 	ADDQ          $+4, SI
 	ADDQ          8(AX), CX
 	DECQ          DX
@@ -22307,7 +22579,7 @@ GLOBL s34<>(SB), RODATA|NOPTR, $64
 
 // func gemvIQ3_ST2AVX512(a *gemvArgs)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
-TEXT ·gemvIQ3_ST2AVX512(SB), NOSPLIT, $0-8
+TEXT ·gemvIQ3_ST2AVX512(SB), NOSPLIT, $64-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
@@ -22319,22 +22591,22 @@ TEXT ·gemvIQ3_ST2AVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD one<>+0(SB), Z1
 	VPBROADCASTD bit4<>+0(SB), Z2
 	VPBROADCASTD c256<>+0(SB), Z3
-	VPXORD       Z5, Z5, Z5
+	VPXORD       Z4, Z4, Z4
 	LEAQ         ·iq3Bytes+0(SB), R9
-	VMOVDQU32    s30<>+0(SB), Z6
-	VMOVDQU32    s31<>+0(SB), Z7
-	VMOVDQU32    s32<>+0(SB), Z8
-	VMOVDQU32    s33<>+0(SB), Z9
-	VMOVDQU32    s34<>+0(SB), Z10
-	KMOVQ        64(AX), K2
-	KMOVQ        72(AX), K2
-	KMOVQ        80(AX), K2
+	VMOVDQU32    s30<>+0(SB), Z9
+	VMOVDQU32    s31<>+0(SB), Z10
+	VMOVDQU32    s32<>+0(SB), Z11
+	VMOVDQU32    s33<>+0(SB), Z12
+	VMOVDQU32    s34<>+0(SB), Z13
+	KMOVQ        64(AX), K1
+	KMOVQ        72(AX), K1
+	KMOVQ        80(AX), K1
 
 row:
 	MOVQ   CX, R10
 	MOVQ   BX, R11
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
 	MOVQ   24(AX), R12
 	TESTQ  R12, R12
 	JZ     tail
@@ -22342,101 +22614,237 @@ row:
 step:
 	PREFETCHT0   8192(R10)
 	PREFETCHT0   8256(R10)
-	VPBROADCASTD 106(R10), Z13
-	VPBROADCASTW (R10), Y14
-	VCVTPH2PS    Y14, Z14
-	VPSRLVD      Z10, Z13, Z15
-	VPANDD       Z0, Z15, Z15
-	VPADDD       Z15, Z15, Z15
-	VPADDD       Z1, Z15, Z15
-	VPMULLD      256(R11), Y15, Y16
-	VPMULLD      256(R11)(SI*1), Y15, Y17
-	VPSRLVD      Z6, Z13, Z20
+	VPBROADCASTD 106(R10), Z16
+	VPBROADCASTW (R10), Y17
+	VCVTPH2PS    Y17, Z17
+	VPSRLVD      Z13, Z16, Z6
+	VPANDD       Z0, Z6, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z1, Z6, Z6
+	VPMULLD      256(R11), Y6, Y18
+	VPMULLD      256(R11)(SI*1), Y6, Y19
+	VPSRLVD      Z9, Z16, Z20
 	VPANDD       Z0, Z20, Z20
 	VPADDD       Z20, Z20, Z20
 	VPADDD       Z1, Z20, Z20
-	VPMOVZXBD    2(R10), Z15
-	KMOVW        66(R10), K2
-	VPADDD       Z3, Z15, K2, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z15*4), K1, Z4
-	KMOVQ        74(R10), K2
-	VPADDB       Z4, Z2, Z15
-	VPSUBB       Z4, Z2, K2, Z15
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     (R11), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z16, Z16
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     (R11)(SI*1), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z17, Z17
-	VPSRLVD      Z7, Z13, Z20
+	VPMOVZXBD    2(R10), Z6
+	KMOVW        66(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        74(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z18, Z18
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11)(SI*1), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VPSRLVD      Z10, Z16, Z20
 	VPANDD       Z0, Z20, Z20
 	VPADDD       Z20, Z20, Z20
 	VPADDD       Z1, Z20, Z20
-	VPMOVZXBD    18(R10), Z15
-	KMOVW        68(R10), K2
-	VPADDD       Z3, Z15, K2, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z15*4), K1, Z4
-	KMOVQ        82(R10), K2
-	VPADDB       Z4, Z2, Z15
-	VPSUBB       Z4, Z2, K2, Z15
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     64(R11), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z16, Z16
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     64(R11)(SI*1), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z17, Z17
-	VPSRLVD      Z8, Z13, Z20
+	VPMOVZXBD    18(R10), Z6
+	KMOVW        68(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        82(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z18, Z18
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11)(SI*1), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VPSRLVD      Z11, Z16, Z20
 	VPANDD       Z0, Z20, Z20
 	VPADDD       Z20, Z20, Z20
 	VPADDD       Z1, Z20, Z20
-	VPMOVZXBD    34(R10), Z15
-	KMOVW        70(R10), K2
-	VPADDD       Z3, Z15, K2, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z15*4), K1, Z4
-	KMOVQ        90(R10), K2
-	VPADDB       Z4, Z2, Z15
-	VPSUBB       Z4, Z2, K2, Z15
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     128(R11), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z16, Z16
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     128(R11)(SI*1), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z17, Z17
-	VPSRLVD      Z9, Z13, Z15
-	VPANDD       Z0, Z15, Z15
-	VPADDD       Z15, Z15, Z15
-	VPADDD       Z1, Z15, Z15
-	VPMOVZXBD    50(R10), Z13
-	KMOVW        72(R10), K2
-	VPADDD       Z3, Z13, K2, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z13*4), K1, Z4
-	KMOVQ        98(R10), K2
-	VPADDB       Z4, Z2, Z13
-	VPSUBB       Z4, Z2, K2, Z13
-	VMOVDQA32    Z5, Z20
-	VPDPBUSD     192(R11), Z13, Z20
-	VPMULLD      Z15, Z20, Z20
-	VPADDD       Z20, Z16, Z16
-	VMOVDQA32    Z5, Z20
-	VPDPBUSD     192(R11)(SI*1), Z13, Z20
-	VPMULLD      Z15, Z20, Z20
-	VPADDD       Z20, Z17, Z17
-	VCVTDQ2PS    Z16, Z16
-	VMULPS.BCST  288(R11), Z14, Z13
-	VFMADD231PS  Z13, Z16, Z11
-	VCVTDQ2PS    Z17, Z17
-	VMULPS.BCST  288(R11)(SI*1), Z14, Z13
-	VFMADD231PS  Z13, Z17, Z12
+	VPMOVZXBD    34(R10), Z6
+	KMOVW        70(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        90(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z18, Z18
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11)(SI*1), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VPSRLVD      Z12, Z16, Z16
+	VPANDD       Z0, Z16, Z16
+	VPADDD       Z16, Z16, Z16
+	VPADDD       Z1, Z16, Z16
+	VPMOVZXBD    50(R10), Z6
+	KMOVW        72(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        98(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11), Z6, Z7
+	VPMULLD      Z16, Z7, Z7
+	VPADDD       Z7, Z18, Z18
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11)(SI*1), Z6, Z7
+	VPMULLD      Z16, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VCVTDQ2PS    Z18, Z18
+	VMULPS.BCST  288(R11), Z17, Z6
+	VFMADD231PS  Z6, Z18, Z14
+	VCVTDQ2PS    Z19, Z19
+	VMULPS.BCST  288(R11)(SI*1), Z17, Z6
+	VFMADD231PS  Z6, Z19, Z15
 	ADDQ         $+110, R10
 	ADDQ         $+320, R11
 	DECQ         R12
@@ -22446,122 +22854,258 @@ tail:
 	MOVQ         88(AX), R12
 	TESTQ        R12, R12
 	JZ           sum
-	VPBROADCASTD 106(R10), Z13
-	VPBROADCASTW (R10), Y14
-	VCVTPH2PS    Y14, Z14
-	VPSRLVD      Z10, Z13, Z15
-	VPANDD       Z0, Z15, Z15
-	VPADDD       Z15, Z15, Z15
-	VPADDD       Z1, Z15, Z15
-	VPMULLD      256(R11), Y15, Y18
-	VPMULLD      256(R11)(SI*1), Y15, Y19
-	VPSRLVD      Z6, Z13, Z20
+	VPBROADCASTD 106(R10), Z16
+	VPBROADCASTW (R10), Y17
+	VCVTPH2PS    Y17, Z17
+	VPSRLVD      Z13, Z16, Z6
+	VPANDD       Z0, Z6, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z1, Z6, Z6
+	VPMULLD      256(R11), Y6, Y21
+	VPMULLD      256(R11)(SI*1), Y6, Y22
+	VPSRLVD      Z9, Z16, Z20
 	VPANDD       Z0, Z20, Z20
 	VPADDD       Z20, Z20, Z20
 	VPADDD       Z1, Z20, Z20
-	VPMOVZXBD    2(R10), Z15
-	KMOVW        66(R10), K2
-	VPADDD       Z3, Z15, K2, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z15*4), K1, Z4
-	KMOVQ        74(R10), K2
-	VPADDB       Z4, Z2, Z15
-	VPSUBB       Z4, Z2, K2, Z15
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     (R11), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z18, Z18
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     (R11)(SI*1), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z19, Z19
-	VPSRLVD      Z7, Z13, Z20
+	VPMOVZXBD    2(R10), Z6
+	KMOVW        66(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R9)(R12*4), X5
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X5, X5
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X5, X5
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X5, X5
+	MOVL         16(SP), R12
+	VMOVD        (R9)(R12*4), X6
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X6, X6
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X6, X6
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X6, X6
+	MOVL         32(SP), R12
+	VMOVD        (R9)(R12*4), X7
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X7, X7
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X7, X7
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X7, X7
+	MOVL         48(SP), R12
+	VMOVD        (R9)(R12*4), X8
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X8, X8
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X8, X8
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        74(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11)(SI*1), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z22, Z22
+	VPSRLVD      Z10, Z16, Z20
 	VPANDD       Z0, Z20, Z20
 	VPADDD       Z20, Z20, Z20
 	VPADDD       Z1, Z20, Z20
-	VPMOVZXBD    18(R10), Z15
-	KMOVW        68(R10), K2
-	VPADDD       Z3, Z15, K2, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z15*4), K1, Z4
-	KMOVQ        82(R10), K2
-	VPADDB       Z4, Z2, Z15
-	VPSUBB       Z4, Z2, K2, Z15
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     64(R11), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z18, Z18
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     64(R11)(SI*1), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z19, Z19
-	VPSRLVD      Z8, Z13, Z20
+	VPMOVZXBD    18(R10), Z6
+	KMOVW        68(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R9)(R12*4), X5
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X5, X5
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X5, X5
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X5, X5
+	MOVL         16(SP), R12
+	VMOVD        (R9)(R12*4), X6
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X6, X6
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X6, X6
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X6, X6
+	MOVL         32(SP), R12
+	VMOVD        (R9)(R12*4), X7
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X7, X7
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X7, X7
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X7, X7
+	MOVL         48(SP), R12
+	VMOVD        (R9)(R12*4), X8
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X8, X8
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X8, X8
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        82(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11)(SI*1), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z22, Z22
+	VPSRLVD      Z11, Z16, Z20
 	VPANDD       Z0, Z20, Z20
 	VPADDD       Z20, Z20, Z20
 	VPADDD       Z1, Z20, Z20
-	VPMOVZXBD    34(R10), Z15
-	KMOVW        70(R10), K2
-	VPADDD       Z3, Z15, K2, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z15*4), K1, Z4
-	KMOVQ        90(R10), K2
-	VPADDB       Z4, Z2, Z15
-	VPSUBB       Z4, Z2, K2, Z15
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     128(R11), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z18, Z18
-	VMOVDQA32    Z5, Z21
-	VPDPBUSD     128(R11)(SI*1), Z15, Z21
-	VPMULLD      Z20, Z21, Z21
-	VPADDD       Z21, Z19, Z19
-	VPSRLVD      Z9, Z13, Z15
-	VPANDD       Z0, Z15, Z15
-	VPADDD       Z15, Z15, Z15
-	VPADDD       Z1, Z15, Z15
-	VPMOVZXBD    50(R10), Z13
-	KMOVW        72(R10), K2
-	VPADDD       Z3, Z13, K2, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z13*4), K1, Z4
-	KMOVQ        98(R10), K2
-	VPADDB       Z4, Z2, Z13
-	VPSUBB       Z4, Z2, K2, Z13
-	VMOVDQA32    Z5, Z20
-	VPDPBUSD     192(R11), Z13, Z20
-	VPMULLD      Z15, Z20, Z20
-	VPADDD       Z20, Z18, Z18
-	VMOVDQA32    Z5, Z20
-	VPDPBUSD     192(R11)(SI*1), Z13, Z20
-	VPMULLD      Z15, Z20, Z20
-	VPADDD       Z20, Z19, Z19
-	VCVTDQ2PS    Z18, Z18
-	VMULPS.BCST  288(R11), Z14, Z13
-	VFMADD231PS  Z13, Z18, Z11
-	VCVTDQ2PS    Z19, Z19
-	VMULPS.BCST  288(R11)(SI*1), Z14, Z13
-	VFMADD231PS  Z13, Z19, Z12
+	VPMOVZXBD    34(R10), Z6
+	KMOVW        70(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R9)(R12*4), X5
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X5, X5
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X5, X5
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X5, X5
+	MOVL         16(SP), R12
+	VMOVD        (R9)(R12*4), X6
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X6, X6
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X6, X6
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X6, X6
+	MOVL         32(SP), R12
+	VMOVD        (R9)(R12*4), X7
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X7, X7
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X7, X7
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X7, X7
+	MOVL         48(SP), R12
+	VMOVD        (R9)(R12*4), X8
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X8, X8
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X8, X8
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        90(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11)(SI*1), Z6, Z7
+	VPMULLD      Z20, Z7, Z7
+	VPADDD       Z7, Z22, Z22
+	VPSRLVD      Z12, Z16, Z16
+	VPANDD       Z0, Z16, Z16
+	VPADDD       Z16, Z16, Z16
+	VPADDD       Z1, Z16, Z16
+	VPMOVZXBD    50(R10), Z6
+	KMOVW        72(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R9)(R12*4), X5
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X5, X5
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X5, X5
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X5, X5
+	MOVL         16(SP), R12
+	VMOVD        (R9)(R12*4), X6
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X6, X6
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X6, X6
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X6, X6
+	MOVL         32(SP), R12
+	VMOVD        (R9)(R12*4), X7
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X7, X7
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X7, X7
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X7, X7
+	MOVL         48(SP), R12
+	VMOVD        (R9)(R12*4), X8
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X8, X8
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X8, X8
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        98(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11), Z6, Z7
+	VPMULLD      Z16, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11)(SI*1), Z6, Z7
+	VPMULLD      Z16, Z7, Z7
+	VPADDD       Z7, Z22, Z22
+	VCVTDQ2PS    Z21, Z21
+	VMULPS.BCST  288(R11), Z17, Z6
+	VFMADD231PS  Z6, Z21, Z14
+	VCVTDQ2PS    Z22, Z22
+	VMULPS.BCST  288(R11)(SI*1), Z17, Z6
+	VFMADD231PS  Z6, Z22, Z15
 
 sum:
 	MOVQ          DI, R10
-	VEXTRACTF64X4 $0x01, Z11, Y13
-	VADDPS        Y13, Y11, Y11
-	VEXTRACTF32X4 $0x01, Y11, X13
-	VADDPS        X13, X11, X11
-	VPERMILPS     $0x0e, X11, X13
-	VADDPS        X13, X11, X11
-	VPERMILPS     $0x01, X11, X13
-	VADDPS        X13, X11, X11
-	VMOVSS        X11, (R10)
-	VEXTRACTF64X4 $0x01, Z12, Y13
-	VADDPS        Y13, Y12, Y12
-	VEXTRACTF32X4 $0x01, Y12, X13
-	VADDPS        X13, X12, X12
-	VPERMILPS     $0x0e, X12, X13
-	VADDPS        X13, X12, X12
-	VPERMILPS     $0x01, X12, X13
-	VADDPS        X13, X12, X12
-	VMOVSS        X12, (R10)(R8*1)
+	VEXTRACTF64X4 $0x01, Z14, Y6
+	VADDPS        Y6, Y14, Y14
+	VEXTRACTF32X4 $0x01, Y14, X6
+	VADDPS        X6, X14, X14
+	VPERMILPS     $0x0e, X14, X6
+	VADDPS        X6, X14, X14
+	VPERMILPS     $0x01, X14, X6
+	VADDPS        X6, X14, X14
+	VMOVSS        X14, (R10)
+	VEXTRACTF64X4 $0x01, Z15, Y6
+	VADDPS        Y6, Y15, Y15
+	VEXTRACTF32X4 $0x01, Y15, X6
+	VADDPS        X6, X15, X15
+	VPERMILPS     $0x0e, X15, X6
+	VADDPS        X6, X15, X15
+	VPERMILPS     $0x01, X15, X6
+	VADDPS        X6, X15, X15
+	VMOVSS        X15, (R10)(R8*1)
 	ADDQ          $+4, DI
 	ADDQ          8(AX), CX
 	DECQ          DX
@@ -22571,7 +23115,7 @@ sum:
 
 // func gemvIQ3_ST3AVX512(a *gemvArgs)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
-TEXT ·gemvIQ3_ST3AVX512(SB), NOSPLIT, $0-8
+TEXT ·gemvIQ3_ST3AVX512(SB), NOSPLIT, $64-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
@@ -22583,23 +23127,23 @@ TEXT ·gemvIQ3_ST3AVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD one<>+0(SB), Z1
 	VPBROADCASTD bit4<>+0(SB), Z2
 	VPBROADCASTD c256<>+0(SB), Z3
-	VPXORD       Z5, Z5, Z5
+	VPXORD       Z4, Z4, Z4
 	LEAQ         ·iq3Bytes+0(SB), R9
-	VMOVDQU32    s30<>+0(SB), Z6
-	VMOVDQU32    s31<>+0(SB), Z7
-	VMOVDQU32    s32<>+0(SB), Z8
-	VMOVDQU32    s33<>+0(SB), Z9
-	VMOVDQU32    s34<>+0(SB), Z10
-	KMOVQ        64(AX), K2
-	KMOVQ        72(AX), K2
-	KMOVQ        80(AX), K2
+	VMOVDQU32    s30<>+0(SB), Z9
+	VMOVDQU32    s31<>+0(SB), Z10
+	VMOVDQU32    s32<>+0(SB), Z11
+	VMOVDQU32    s33<>+0(SB), Z12
+	VMOVDQU32    s34<>+0(SB), Z13
+	KMOVQ        64(AX), K1
+	KMOVQ        72(AX), K1
+	KMOVQ        80(AX), K1
 
 row:
 	MOVQ   CX, R10
 	MOVQ   BX, R11
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
 	MOVQ   24(AX), R12
 	TESTQ  R12, R12
 	JZ     tail
@@ -22607,121 +23151,257 @@ row:
 step:
 	PREFETCHT0   8192(R10)
 	PREFETCHT0   8256(R10)
-	VPBROADCASTD 106(R10), Z14
-	VPBROADCASTW (R10), Y15
-	VCVTPH2PS    Y15, Z15
-	VPSRLVD      Z10, Z14, Z16
-	VPANDD       Z0, Z16, Z16
-	VPADDD       Z16, Z16, Z16
-	VPADDD       Z1, Z16, Z16
-	VPMULLD      256(R11), Y16, Y17
-	VPMULLD      256(R11)(SI*1), Y16, Y18
-	VPMULLD      256(R11)(SI*2), Y16, Y19
-	VPSRLVD      Z6, Z14, Z23
-	VPANDD       Z0, Z23, Z23
-	VPADDD       Z23, Z23, Z23
-	VPADDD       Z1, Z23, Z23
-	VPMOVZXBD    2(R10), Z16
-	KMOVW        66(R10), K2
-	VPADDD       Z3, Z16, K2, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z16*4), K1, Z4
-	KMOVQ        74(R10), K2
-	VPADDB       Z4, Z2, Z16
-	VPSUBB       Z4, Z2, K2, Z16
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     (R11), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z17, Z17
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     (R11)(SI*1), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z18, Z18
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     (R11)(SI*2), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z19, Z19
-	VPSRLVD      Z7, Z14, Z23
-	VPANDD       Z0, Z23, Z23
-	VPADDD       Z23, Z23, Z23
-	VPADDD       Z1, Z23, Z23
-	VPMOVZXBD    18(R10), Z16
-	KMOVW        68(R10), K2
-	VPADDD       Z3, Z16, K2, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z16*4), K1, Z4
-	KMOVQ        82(R10), K2
-	VPADDB       Z4, Z2, Z16
-	VPSUBB       Z4, Z2, K2, Z16
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     64(R11), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z17, Z17
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     64(R11)(SI*1), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z18, Z18
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     64(R11)(SI*2), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z19, Z19
-	VPSRLVD      Z8, Z14, Z23
-	VPANDD       Z0, Z23, Z23
-	VPADDD       Z23, Z23, Z23
-	VPADDD       Z1, Z23, Z23
-	VPMOVZXBD    34(R10), Z16
-	KMOVW        70(R10), K2
-	VPADDD       Z3, Z16, K2, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z16*4), K1, Z4
-	KMOVQ        90(R10), K2
-	VPADDB       Z4, Z2, Z16
-	VPSUBB       Z4, Z2, K2, Z16
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     128(R11), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z17, Z17
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     128(R11)(SI*1), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z18, Z18
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     128(R11)(SI*2), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z19, Z19
-	VPSRLVD      Z9, Z14, Z16
-	VPANDD       Z0, Z16, Z16
-	VPADDD       Z16, Z16, Z16
-	VPADDD       Z1, Z16, Z16
-	VPMOVZXBD    50(R10), Z14
-	KMOVW        72(R10), K2
-	VPADDD       Z3, Z14, K2, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z14*4), K1, Z4
-	KMOVQ        98(R10), K2
-	VPADDB       Z4, Z2, Z14
-	VPSUBB       Z4, Z2, K2, Z14
-	VMOVDQA32    Z5, Z23
-	VPDPBUSD     192(R11), Z14, Z23
-	VPMULLD      Z16, Z23, Z23
-	VPADDD       Z23, Z17, Z17
-	VMOVDQA32    Z5, Z23
-	VPDPBUSD     192(R11)(SI*1), Z14, Z23
-	VPMULLD      Z16, Z23, Z23
-	VPADDD       Z23, Z18, Z18
-	VMOVDQA32    Z5, Z23
-	VPDPBUSD     192(R11)(SI*2), Z14, Z23
-	VPMULLD      Z16, Z23, Z23
-	VPADDD       Z23, Z19, Z19
-	VCVTDQ2PS    Z17, Z17
-	VMULPS.BCST  288(R11), Z15, Z14
-	VFMADD231PS  Z14, Z17, Z11
-	VCVTDQ2PS    Z18, Z18
-	VMULPS.BCST  288(R11)(SI*1), Z15, Z14
-	VFMADD231PS  Z14, Z18, Z12
+	VPBROADCASTD 106(R10), Z17
+	VPBROADCASTW (R10), Y18
+	VCVTPH2PS    Y18, Z18
+	VPSRLVD      Z13, Z17, Z6
+	VPANDD       Z0, Z6, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z1, Z6, Z6
+	VPMULLD      256(R11), Y6, Y19
+	VPMULLD      256(R11)(SI*1), Y6, Y20
+	VPMULLD      256(R11)(SI*2), Y6, Y21
+	VPSRLVD      Z9, Z17, Z22
+	VPANDD       Z0, Z22, Z22
+	VPADDD       Z22, Z22, Z22
+	VPADDD       Z1, Z22, Z22
+	VPMOVZXBD    2(R10), Z6
+	KMOVW        66(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        74(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11)(SI*1), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z20, Z20
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11)(SI*2), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VPSRLVD      Z10, Z17, Z22
+	VPANDD       Z0, Z22, Z22
+	VPADDD       Z22, Z22, Z22
+	VPADDD       Z1, Z22, Z22
+	VPMOVZXBD    18(R10), Z6
+	KMOVW        68(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        82(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11)(SI*1), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z20, Z20
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11)(SI*2), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VPSRLVD      Z11, Z17, Z22
+	VPANDD       Z0, Z22, Z22
+	VPADDD       Z22, Z22, Z22
+	VPADDD       Z1, Z22, Z22
+	VPMOVZXBD    34(R10), Z6
+	KMOVW        70(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        90(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11)(SI*1), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z20, Z20
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11)(SI*2), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VPSRLVD      Z12, Z17, Z17
+	VPANDD       Z0, Z17, Z17
+	VPADDD       Z17, Z17, Z17
+	VPADDD       Z1, Z17, Z17
+	VPMOVZXBD    50(R10), Z6
+	KMOVW        72(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        98(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11), Z6, Z7
+	VPMULLD      Z17, Z7, Z7
+	VPADDD       Z7, Z19, Z19
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11)(SI*1), Z6, Z7
+	VPMULLD      Z17, Z7, Z7
+	VPADDD       Z7, Z20, Z20
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11)(SI*2), Z6, Z7
+	VPMULLD      Z17, Z7, Z7
+	VPADDD       Z7, Z21, Z21
 	VCVTDQ2PS    Z19, Z19
-	VMULPS.BCST  288(R11)(SI*2), Z15, Z14
-	VFMADD231PS  Z14, Z19, Z13
+	VMULPS.BCST  288(R11), Z18, Z6
+	VFMADD231PS  Z6, Z19, Z14
+	VCVTDQ2PS    Z20, Z20
+	VMULPS.BCST  288(R11)(SI*1), Z18, Z6
+	VFMADD231PS  Z6, Z20, Z15
+	VCVTDQ2PS    Z21, Z21
+	VMULPS.BCST  288(R11)(SI*2), Z18, Z6
+	VFMADD231PS  Z6, Z21, Z16
 	ADDQ         $+110, R10
 	ADDQ         $+320, R11
 	DECQ         R12
@@ -22731,151 +23411,287 @@ tail:
 	MOVQ         88(AX), R12
 	TESTQ        R12, R12
 	JZ           sum
-	VPBROADCASTD 106(R10), Z14
-	VPBROADCASTW (R10), Y15
-	VCVTPH2PS    Y15, Z15
-	VPSRLVD      Z10, Z14, Z16
-	VPANDD       Z0, Z16, Z16
-	VPADDD       Z16, Z16, Z16
-	VPADDD       Z1, Z16, Z16
-	VPMULLD      256(R11), Y16, Y20
-	VPMULLD      256(R11)(SI*1), Y16, Y21
-	VPMULLD      256(R11)(SI*2), Y16, Y22
-	VPSRLVD      Z6, Z14, Z23
-	VPANDD       Z0, Z23, Z23
-	VPADDD       Z23, Z23, Z23
-	VPADDD       Z1, Z23, Z23
-	VPMOVZXBD    2(R10), Z16
-	KMOVW        66(R10), K2
-	VPADDD       Z3, Z16, K2, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z16*4), K1, Z4
-	KMOVQ        74(R10), K2
-	VPADDB       Z4, Z2, Z16
-	VPSUBB       Z4, Z2, K2, Z16
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     (R11), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z20, Z20
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     (R11)(SI*1), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z21, Z21
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     (R11)(SI*2), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z22, Z22
-	VPSRLVD      Z7, Z14, Z23
-	VPANDD       Z0, Z23, Z23
-	VPADDD       Z23, Z23, Z23
-	VPADDD       Z1, Z23, Z23
-	VPMOVZXBD    18(R10), Z16
-	KMOVW        68(R10), K2
-	VPADDD       Z3, Z16, K2, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z16*4), K1, Z4
-	KMOVQ        82(R10), K2
-	VPADDB       Z4, Z2, Z16
-	VPSUBB       Z4, Z2, K2, Z16
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     64(R11), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z20, Z20
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     64(R11)(SI*1), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z21, Z21
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     64(R11)(SI*2), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z22, Z22
-	VPSRLVD      Z8, Z14, Z23
-	VPANDD       Z0, Z23, Z23
-	VPADDD       Z23, Z23, Z23
-	VPADDD       Z1, Z23, Z23
-	VPMOVZXBD    34(R10), Z16
-	KMOVW        70(R10), K2
-	VPADDD       Z3, Z16, K2, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z16*4), K1, Z4
-	KMOVQ        90(R10), K2
-	VPADDB       Z4, Z2, Z16
-	VPSUBB       Z4, Z2, K2, Z16
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     128(R11), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z20, Z20
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     128(R11)(SI*1), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z21, Z21
-	VMOVDQA32    Z5, Z24
-	VPDPBUSD     128(R11)(SI*2), Z16, Z24
-	VPMULLD      Z23, Z24, Z24
-	VPADDD       Z24, Z22, Z22
-	VPSRLVD      Z9, Z14, Z16
-	VPANDD       Z0, Z16, Z16
-	VPADDD       Z16, Z16, Z16
-	VPADDD       Z1, Z16, Z16
-	VPMOVZXBD    50(R10), Z14
-	KMOVW        72(R10), K2
-	VPADDD       Z3, Z14, K2, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z14*4), K1, Z4
-	KMOVQ        98(R10), K2
-	VPADDB       Z4, Z2, Z14
-	VPSUBB       Z4, Z2, K2, Z14
-	VMOVDQA32    Z5, Z23
-	VPDPBUSD     192(R11), Z14, Z23
-	VPMULLD      Z16, Z23, Z23
-	VPADDD       Z23, Z20, Z20
-	VMOVDQA32    Z5, Z23
-	VPDPBUSD     192(R11)(SI*1), Z14, Z23
-	VPMULLD      Z16, Z23, Z23
-	VPADDD       Z23, Z21, Z21
-	VMOVDQA32    Z5, Z23
-	VPDPBUSD     192(R11)(SI*2), Z14, Z23
-	VPMULLD      Z16, Z23, Z23
-	VPADDD       Z23, Z22, Z22
-	VCVTDQ2PS    Z20, Z20
-	VMULPS.BCST  288(R11), Z15, Z14
-	VFMADD231PS  Z14, Z20, Z11
-	VCVTDQ2PS    Z21, Z21
-	VMULPS.BCST  288(R11)(SI*1), Z15, Z14
-	VFMADD231PS  Z14, Z21, Z12
-	VCVTDQ2PS    Z22, Z22
-	VMULPS.BCST  288(R11)(SI*2), Z15, Z14
-	VFMADD231PS  Z14, Z22, Z13
+	VPBROADCASTD 106(R10), Z17
+	VPBROADCASTW (R10), Y18
+	VCVTPH2PS    Y18, Z18
+	VPSRLVD      Z13, Z17, Z6
+	VPANDD       Z0, Z6, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z1, Z6, Z6
+	VPMULLD      256(R11), Y6, Y23
+	VPMULLD      256(R11)(SI*1), Y6, Y24
+	VPMULLD      256(R11)(SI*2), Y6, Y25
+	VPSRLVD      Z9, Z17, Z22
+	VPANDD       Z0, Z22, Z22
+	VPADDD       Z22, Z22, Z22
+	VPADDD       Z1, Z22, Z22
+	VPMOVZXBD    2(R10), Z6
+	KMOVW        66(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R9)(R12*4), X5
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X5, X5
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X5, X5
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X5, X5
+	MOVL         16(SP), R12
+	VMOVD        (R9)(R12*4), X6
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X6, X6
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X6, X6
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X6, X6
+	MOVL         32(SP), R12
+	VMOVD        (R9)(R12*4), X7
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X7, X7
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X7, X7
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X7, X7
+	MOVL         48(SP), R12
+	VMOVD        (R9)(R12*4), X8
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X8, X8
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X8, X8
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        74(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z23, Z23
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11)(SI*1), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z24, Z24
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11)(SI*2), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z25, Z25
+	VPSRLVD      Z10, Z17, Z22
+	VPANDD       Z0, Z22, Z22
+	VPADDD       Z22, Z22, Z22
+	VPADDD       Z1, Z22, Z22
+	VPMOVZXBD    18(R10), Z6
+	KMOVW        68(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R9)(R12*4), X5
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X5, X5
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X5, X5
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X5, X5
+	MOVL         16(SP), R12
+	VMOVD        (R9)(R12*4), X6
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X6, X6
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X6, X6
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X6, X6
+	MOVL         32(SP), R12
+	VMOVD        (R9)(R12*4), X7
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X7, X7
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X7, X7
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X7, X7
+	MOVL         48(SP), R12
+	VMOVD        (R9)(R12*4), X8
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X8, X8
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X8, X8
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        82(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z23, Z23
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11)(SI*1), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z24, Z24
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11)(SI*2), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z25, Z25
+	VPSRLVD      Z11, Z17, Z22
+	VPANDD       Z0, Z22, Z22
+	VPADDD       Z22, Z22, Z22
+	VPADDD       Z1, Z22, Z22
+	VPMOVZXBD    34(R10), Z6
+	KMOVW        70(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R9)(R12*4), X5
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X5, X5
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X5, X5
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X5, X5
+	MOVL         16(SP), R12
+	VMOVD        (R9)(R12*4), X6
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X6, X6
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X6, X6
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X6, X6
+	MOVL         32(SP), R12
+	VMOVD        (R9)(R12*4), X7
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X7, X7
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X7, X7
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X7, X7
+	MOVL         48(SP), R12
+	VMOVD        (R9)(R12*4), X8
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X8, X8
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X8, X8
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        90(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z23, Z23
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11)(SI*1), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z24, Z24
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11)(SI*2), Z6, Z7
+	VPMULLD      Z22, Z7, Z7
+	VPADDD       Z7, Z25, Z25
+	VPSRLVD      Z12, Z17, Z17
+	VPANDD       Z0, Z17, Z17
+	VPADDD       Z17, Z17, Z17
+	VPADDD       Z1, Z17, Z17
+	VPMOVZXBD    50(R10), Z6
+	KMOVW        72(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R9)(R12*4), X5
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X5, X5
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X5, X5
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X5, X5
+	MOVL         16(SP), R12
+	VMOVD        (R9)(R12*4), X6
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X6, X6
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X6, X6
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X6, X6
+	MOVL         32(SP), R12
+	VMOVD        (R9)(R12*4), X7
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X7, X7
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X7, X7
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X7, X7
+	MOVL         48(SP), R12
+	VMOVD        (R9)(R12*4), X8
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R9)(R12*4), X8, X8
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R9)(R12*4), X8, X8
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R9)(R12*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        98(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11), Z6, Z7
+	VPMULLD      Z17, Z7, Z7
+	VPADDD       Z7, Z23, Z23
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11)(SI*1), Z6, Z7
+	VPMULLD      Z17, Z7, Z7
+	VPADDD       Z7, Z24, Z24
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11)(SI*2), Z6, Z7
+	VPMULLD      Z17, Z7, Z7
+	VPADDD       Z7, Z25, Z25
+	VCVTDQ2PS    Z23, Z23
+	VMULPS.BCST  288(R11), Z18, Z6
+	VFMADD231PS  Z6, Z23, Z14
+	VCVTDQ2PS    Z24, Z24
+	VMULPS.BCST  288(R11)(SI*1), Z18, Z6
+	VFMADD231PS  Z6, Z24, Z15
+	VCVTDQ2PS    Z25, Z25
+	VMULPS.BCST  288(R11)(SI*2), Z18, Z6
+	VFMADD231PS  Z6, Z25, Z16
 
 sum:
 	MOVQ          DI, R10
-	VEXTRACTF64X4 $0x01, Z11, Y14
-	VADDPS        Y14, Y11, Y11
-	VEXTRACTF32X4 $0x01, Y11, X14
-	VADDPS        X14, X11, X11
-	VPERMILPS     $0x0e, X11, X14
-	VADDPS        X14, X11, X11
-	VPERMILPS     $0x01, X11, X14
-	VADDPS        X14, X11, X11
-	VMOVSS        X11, (R10)
-	VEXTRACTF64X4 $0x01, Z12, Y14
-	VADDPS        Y14, Y12, Y12
-	VEXTRACTF32X4 $0x01, Y12, X14
-	VADDPS        X14, X12, X12
-	VPERMILPS     $0x0e, X12, X14
-	VADDPS        X14, X12, X12
-	VPERMILPS     $0x01, X12, X14
-	VADDPS        X14, X12, X12
-	VMOVSS        X12, (R10)(R8*1)
-	VEXTRACTF64X4 $0x01, Z13, Y14
-	VADDPS        Y14, Y13, Y13
-	VEXTRACTF32X4 $0x01, Y13, X14
-	VADDPS        X14, X13, X13
-	VPERMILPS     $0x0e, X13, X14
-	VADDPS        X14, X13, X13
-	VPERMILPS     $0x01, X13, X14
-	VADDPS        X14, X13, X13
-	VMOVSS        X13, (R10)(R8*2)
+	VEXTRACTF64X4 $0x01, Z14, Y6
+	VADDPS        Y6, Y14, Y14
+	VEXTRACTF32X4 $0x01, Y14, X6
+	VADDPS        X6, X14, X14
+	VPERMILPS     $0x0e, X14, X6
+	VADDPS        X6, X14, X14
+	VPERMILPS     $0x01, X14, X6
+	VADDPS        X6, X14, X14
+	VMOVSS        X14, (R10)
+	VEXTRACTF64X4 $0x01, Z15, Y6
+	VADDPS        Y6, Y15, Y15
+	VEXTRACTF32X4 $0x01, Y15, X6
+	VADDPS        X6, X15, X15
+	VPERMILPS     $0x0e, X15, X6
+	VADDPS        X6, X15, X15
+	VPERMILPS     $0x01, X15, X6
+	VADDPS        X6, X15, X15
+	VMOVSS        X15, (R10)(R8*1)
+	VEXTRACTF64X4 $0x01, Z16, Y6
+	VADDPS        Y6, Y16, Y16
+	VEXTRACTF32X4 $0x01, Y16, X6
+	VADDPS        X6, X16, X16
+	VPERMILPS     $0x0e, X16, X6
+	VADDPS        X6, X16, X16
+	VPERMILPS     $0x01, X16, X6
+	VADDPS        X6, X16, X16
+	VMOVSS        X16, (R10)(R8*2)
 	ADDQ          $+4, DI
 	ADDQ          8(AX), CX
 	DECQ          DX
@@ -22885,7 +23701,7 @@ sum:
 
 // func gemvIQ3_ST4AVX512(a *gemvArgs)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
-TEXT ·gemvIQ3_ST4AVX512(SB), NOSPLIT, $0-8
+TEXT ·gemvIQ3_ST4AVX512(SB), NOSPLIT, $64-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
@@ -22897,396 +23713,26 @@ TEXT ·gemvIQ3_ST4AVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD one<>+0(SB), Z1
 	VPBROADCASTD bit4<>+0(SB), Z2
 	VPBROADCASTD c256<>+0(SB), Z3
-	VPXORD       Z5, Z5, Z5
+	VPXORD       Z4, Z4, Z4
 	LEAQ         ·iq3Bytes+0(SB), R9
-	VMOVDQU32    s30<>+0(SB), Z6
-	VMOVDQU32    s31<>+0(SB), Z7
-	VMOVDQU32    s32<>+0(SB), Z8
-	VMOVDQU32    s33<>+0(SB), Z9
-	VMOVDQU32    s34<>+0(SB), Z10
-	KMOVQ        64(AX), K2
-	KMOVQ        72(AX), K2
-	KMOVQ        80(AX), K2
+	VMOVDQU32    s30<>+0(SB), Z9
+	VMOVDQU32    s31<>+0(SB), Z10
+	VMOVDQU32    s32<>+0(SB), Z11
+	VMOVDQU32    s33<>+0(SB), Z12
+	VMOVDQU32    s34<>+0(SB), Z13
+	KMOVQ        64(AX), K1
+	KMOVQ        72(AX), K1
+	KMOVQ        80(AX), K1
 
 row:
 	MOVQ   CX, R10
 	MOVQ   BX, R11
 	LEAQ   (R11)(SI*2), R12
 	ADDQ   SI, R12
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	MOVQ   24(AX), R13
-	TESTQ  R13, R13
-	JZ     tail
-
-step:
-	PREFETCHT0   8192(R10)
-	PREFETCHT0   8256(R10)
-	VPBROADCASTD 106(R10), Z15
-	VPBROADCASTW (R10), Y16
-	VCVTPH2PS    Y16, Z16
-	VPSRLVD      Z10, Z15, Z17
-	VPANDD       Z0, Z17, Z17
-	VPADDD       Z17, Z17, Z17
-	VPADDD       Z1, Z17, Z17
-	VPMULLD      256(R11), Y17, Y18
-	VPMULLD      256(R11)(SI*1), Y17, Y19
-	VPMULLD      256(R11)(SI*2), Y17, Y20
-	VPMULLD      256(R12), Y17, Y21
-	VPSRLVD      Z6, Z15, Z26
-	VPANDD       Z0, Z26, Z26
-	VPADDD       Z26, Z26, Z26
-	VPADDD       Z1, Z26, Z26
-	VPMOVZXBD    2(R10), Z17
-	KMOVW        66(R10), K2
-	VPADDD       Z3, Z17, K2, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z17*4), K1, Z4
-	KMOVQ        74(R10), K2
-	VPADDB       Z4, Z2, Z17
-	VPSUBB       Z4, Z2, K2, Z17
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     (R11), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z18, Z18
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     (R11)(SI*1), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z19, Z19
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     (R11)(SI*2), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z20, Z20
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     (R12), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z21, Z21
-	VPSRLVD      Z7, Z15, Z26
-	VPANDD       Z0, Z26, Z26
-	VPADDD       Z26, Z26, Z26
-	VPADDD       Z1, Z26, Z26
-	VPMOVZXBD    18(R10), Z17
-	KMOVW        68(R10), K2
-	VPADDD       Z3, Z17, K2, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z17*4), K1, Z4
-	KMOVQ        82(R10), K2
-	VPADDB       Z4, Z2, Z17
-	VPSUBB       Z4, Z2, K2, Z17
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     64(R11), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z18, Z18
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     64(R11)(SI*1), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z19, Z19
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     64(R11)(SI*2), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z20, Z20
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     64(R12), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z21, Z21
-	VPSRLVD      Z8, Z15, Z26
-	VPANDD       Z0, Z26, Z26
-	VPADDD       Z26, Z26, Z26
-	VPADDD       Z1, Z26, Z26
-	VPMOVZXBD    34(R10), Z17
-	KMOVW        70(R10), K2
-	VPADDD       Z3, Z17, K2, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z17*4), K1, Z4
-	KMOVQ        90(R10), K2
-	VPADDB       Z4, Z2, Z17
-	VPSUBB       Z4, Z2, K2, Z17
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     128(R11), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z18, Z18
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     128(R11)(SI*1), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z19, Z19
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     128(R11)(SI*2), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z20, Z20
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     128(R12), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z21, Z21
-	VPSRLVD      Z9, Z15, Z17
-	VPANDD       Z0, Z17, Z17
-	VPADDD       Z17, Z17, Z17
-	VPADDD       Z1, Z17, Z17
-	VPMOVZXBD    50(R10), Z15
-	KMOVW        72(R10), K2
-	VPADDD       Z3, Z15, K2, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z15*4), K1, Z4
-	KMOVQ        98(R10), K2
-	VPADDB       Z4, Z2, Z15
-	VPSUBB       Z4, Z2, K2, Z15
-	VMOVDQA32    Z5, Z26
-	VPDPBUSD     192(R11), Z15, Z26
-	VPMULLD      Z17, Z26, Z26
-	VPADDD       Z26, Z18, Z18
-	VMOVDQA32    Z5, Z26
-	VPDPBUSD     192(R11)(SI*1), Z15, Z26
-	VPMULLD      Z17, Z26, Z26
-	VPADDD       Z26, Z19, Z19
-	VMOVDQA32    Z5, Z26
-	VPDPBUSD     192(R11)(SI*2), Z15, Z26
-	VPMULLD      Z17, Z26, Z26
-	VPADDD       Z26, Z20, Z20
-	VMOVDQA32    Z5, Z26
-	VPDPBUSD     192(R12), Z15, Z26
-	VPMULLD      Z17, Z26, Z26
-	VPADDD       Z26, Z21, Z21
-	VCVTDQ2PS    Z18, Z18
-	VMULPS.BCST  288(R11), Z16, Z15
-	VFMADD231PS  Z15, Z18, Z11
-	VCVTDQ2PS    Z19, Z19
-	VMULPS.BCST  288(R11)(SI*1), Z16, Z15
-	VFMADD231PS  Z15, Z19, Z12
-	VCVTDQ2PS    Z20, Z20
-	VMULPS.BCST  288(R11)(SI*2), Z16, Z15
-	VFMADD231PS  Z15, Z20, Z13
-	VCVTDQ2PS    Z21, Z21
-	VMULPS.BCST  288(R12), Z16, Z15
-	VFMADD231PS  Z15, Z21, Z14
-	ADDQ         $+110, R10
-	ADDQ         $+320, R11
-	ADDQ         $+320, R12
-	DECQ         R13
-	JNZ          step
-
-tail:
-	MOVQ         88(AX), R13
-	TESTQ        R13, R13
-	JZ           sum
-	VPBROADCASTD 106(R10), Z15
-	VPBROADCASTW (R10), Y16
-	VCVTPH2PS    Y16, Z16
-	VPSRLVD      Z10, Z15, Z17
-	VPANDD       Z0, Z17, Z17
-	VPADDD       Z17, Z17, Z17
-	VPADDD       Z1, Z17, Z17
-	VPMULLD      256(R11), Y17, Y22
-	VPMULLD      256(R11)(SI*1), Y17, Y23
-	VPMULLD      256(R11)(SI*2), Y17, Y24
-	VPMULLD      256(R12), Y17, Y25
-	VPSRLVD      Z6, Z15, Z26
-	VPANDD       Z0, Z26, Z26
-	VPADDD       Z26, Z26, Z26
-	VPADDD       Z1, Z26, Z26
-	VPMOVZXBD    2(R10), Z17
-	KMOVW        66(R10), K2
-	VPADDD       Z3, Z17, K2, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z17*4), K1, Z4
-	KMOVQ        74(R10), K2
-	VPADDB       Z4, Z2, Z17
-	VPSUBB       Z4, Z2, K2, Z17
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     (R11), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z22, Z22
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     (R11)(SI*1), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z23, Z23
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     (R11)(SI*2), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z24, Z24
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     (R12), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z25, Z25
-	VPSRLVD      Z7, Z15, Z26
-	VPANDD       Z0, Z26, Z26
-	VPADDD       Z26, Z26, Z26
-	VPADDD       Z1, Z26, Z26
-	VPMOVZXBD    18(R10), Z17
-	KMOVW        68(R10), K2
-	VPADDD       Z3, Z17, K2, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z17*4), K1, Z4
-	KMOVQ        82(R10), K2
-	VPADDB       Z4, Z2, Z17
-	VPSUBB       Z4, Z2, K2, Z17
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     64(R11), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z22, Z22
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     64(R11)(SI*1), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z23, Z23
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     64(R11)(SI*2), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z24, Z24
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     64(R12), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z25, Z25
-	VPSRLVD      Z8, Z15, Z26
-	VPANDD       Z0, Z26, Z26
-	VPADDD       Z26, Z26, Z26
-	VPADDD       Z1, Z26, Z26
-	VPMOVZXBD    34(R10), Z17
-	KMOVW        70(R10), K2
-	VPADDD       Z3, Z17, K2, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z17*4), K1, Z4
-	KMOVQ        90(R10), K2
-	VPADDB       Z4, Z2, Z17
-	VPSUBB       Z4, Z2, K2, Z17
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     128(R11), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z22, Z22
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     128(R11)(SI*1), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z23, Z23
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     128(R11)(SI*2), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z24, Z24
-	VMOVDQA32    Z5, Z27
-	VPDPBUSD     128(R12), Z17, Z27
-	VPMULLD      Z26, Z27, Z27
-	VPADDD       Z27, Z25, Z25
-	VPSRLVD      Z9, Z15, Z17
-	VPANDD       Z0, Z17, Z17
-	VPADDD       Z17, Z17, Z17
-	VPADDD       Z1, Z17, Z17
-	VPMOVZXBD    50(R10), Z15
-	KMOVW        72(R10), K2
-	VPADDD       Z3, Z15, K2, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z15*4), K1, Z4
-	KMOVQ        98(R10), K2
-	VPADDB       Z4, Z2, Z15
-	VPSUBB       Z4, Z2, K2, Z15
-	VMOVDQA32    Z5, Z26
-	VPDPBUSD     192(R11), Z15, Z26
-	VPMULLD      Z17, Z26, Z26
-	VPADDD       Z26, Z22, Z22
-	VMOVDQA32    Z5, Z26
-	VPDPBUSD     192(R11)(SI*1), Z15, Z26
-	VPMULLD      Z17, Z26, Z26
-	VPADDD       Z26, Z23, Z23
-	VMOVDQA32    Z5, Z26
-	VPDPBUSD     192(R11)(SI*2), Z15, Z26
-	VPMULLD      Z17, Z26, Z26
-	VPADDD       Z26, Z24, Z24
-	VMOVDQA32    Z5, Z26
-	VPDPBUSD     192(R12), Z15, Z26
-	VPMULLD      Z17, Z26, Z26
-	VPADDD       Z26, Z25, Z25
-	VCVTDQ2PS    Z22, Z22
-	VMULPS.BCST  288(R11), Z16, Z15
-	VFMADD231PS  Z15, Z22, Z11
-	VCVTDQ2PS    Z23, Z23
-	VMULPS.BCST  288(R11)(SI*1), Z16, Z15
-	VFMADD231PS  Z15, Z23, Z12
-	VCVTDQ2PS    Z24, Z24
-	VMULPS.BCST  288(R11)(SI*2), Z16, Z15
-	VFMADD231PS  Z15, Z24, Z13
-	VCVTDQ2PS    Z25, Z25
-	VMULPS.BCST  288(R12), Z16, Z15
-	VFMADD231PS  Z15, Z25, Z14
-
-sum:
-	MOVQ          DI, R10
-	LEAQ          (R10)(R8*2), R11
-	ADDQ          R8, R11
-	VEXTRACTF64X4 $0x01, Z11, Y15
-	VADDPS        Y15, Y11, Y11
-	VEXTRACTF32X4 $0x01, Y11, X15
-	VADDPS        X15, X11, X11
-	VPERMILPS     $0x0e, X11, X15
-	VADDPS        X15, X11, X11
-	VPERMILPS     $0x01, X11, X15
-	VADDPS        X15, X11, X11
-	VMOVSS        X11, (R10)
-	VEXTRACTF64X4 $0x01, Z12, Y15
-	VADDPS        Y15, Y12, Y12
-	VEXTRACTF32X4 $0x01, Y12, X15
-	VADDPS        X15, X12, X12
-	VPERMILPS     $0x0e, X12, X15
-	VADDPS        X15, X12, X12
-	VPERMILPS     $0x01, X12, X15
-	VADDPS        X15, X12, X12
-	VMOVSS        X12, (R10)(R8*1)
-	VEXTRACTF64X4 $0x01, Z13, Y15
-	VADDPS        Y15, Y13, Y13
-	VEXTRACTF32X4 $0x01, Y13, X15
-	VADDPS        X15, X13, X13
-	VPERMILPS     $0x0e, X13, X15
-	VADDPS        X15, X13, X13
-	VPERMILPS     $0x01, X13, X15
-	VADDPS        X15, X13, X13
-	VMOVSS        X13, (R10)(R8*2)
-	VEXTRACTF64X4 $0x01, Z14, Y15
-	VADDPS        Y15, Y14, Y14
-	VEXTRACTF32X4 $0x01, Y14, X15
-	VADDPS        X15, X14, X14
-	VPERMILPS     $0x0e, X14, X15
-	VADDPS        X15, X14, X14
-	VPERMILPS     $0x01, X14, X15
-	VADDPS        X15, X14, X14
-	VMOVSS        X14, (R11)
-	ADDQ          $+4, DI
-	ADDQ          8(AX), CX
-	DECQ          DX
-	JNZ           row
-	VZEROUPPER
-	RET
-
-// func gemvIQ3_ST5AVX512(a *gemvArgs)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
-TEXT ·gemvIQ3_ST5AVX512(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         32(AX), BX
-	MOVQ         40(AX), SI
-	MOVQ         48(AX), DI
-	MOVQ         56(AX), R8
-	VPBROADCASTD low4<>+0(SB), Z0
-	VPBROADCASTD one<>+0(SB), Z1
-	VPBROADCASTD bit4<>+0(SB), Z2
-	VPBROADCASTD c256<>+0(SB), Z3
-	VPXORD       Z5, Z5, Z5
-	LEAQ         ·iq3Bytes+0(SB), R9
-	VMOVDQU32    s30<>+0(SB), Z6
-	VMOVDQU32    s31<>+0(SB), Z7
-	VMOVDQU32    s32<>+0(SB), Z8
-	VMOVDQU32    s33<>+0(SB), Z9
-	VMOVDQU32    s34<>+0(SB), Z10
-	KMOVQ        64(AX), K2
-	KMOVQ        72(AX), K2
-	KMOVQ        80(AX), K2
-
-row:
-	MOVQ   CX, R10
-	MOVQ   BX, R11
-	LEAQ   (R11)(SI*2), R12
-	ADDQ   SI, R12
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
 	MOVQ   24(AX), R13
 	TESTQ  R13, R13
 	JZ     tail
@@ -23294,161 +23740,277 @@ row:
 step:
 	PREFETCHT0   8192(R10)
 	PREFETCHT0   8256(R10)
-	VPBROADCASTD 106(R10), Z16
-	VPBROADCASTW (R10), Y17
-	VCVTPH2PS    Y17, Z17
-	VPSRLVD      Z10, Z16, Z18
+	VPBROADCASTD 106(R10), Z18
+	VPBROADCASTW (R10), Y19
+	VCVTPH2PS    Y19, Z19
+	VPSRLVD      Z13, Z18, Z6
+	VPANDD       Z0, Z6, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z1, Z6, Z6
+	VPMULLD      256(R11), Y6, Y20
+	VPMULLD      256(R11)(SI*1), Y6, Y21
+	VPMULLD      256(R11)(SI*2), Y6, Y22
+	VPMULLD      256(R12), Y6, Y23
+	VPSRLVD      Z9, Z18, Z24
+	VPANDD       Z0, Z24, Z24
+	VPADDD       Z24, Z24, Z24
+	VPADDD       Z1, Z24, Z24
+	VPMOVZXBD    2(R10), Z6
+	KMOVW        66(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R14
+	VMOVD        (R9)(R14*4), X5
+	MOVL         4(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X5, X5
+	MOVL         8(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X5, X5
+	MOVL         12(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X5, X5
+	MOVL         16(SP), R14
+	VMOVD        (R9)(R14*4), X6
+	MOVL         20(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X6, X6
+	MOVL         24(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X6, X6
+	MOVL         28(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X6, X6
+	MOVL         32(SP), R14
+	VMOVD        (R9)(R14*4), X7
+	MOVL         36(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X7, X7
+	MOVL         40(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X7, X7
+	MOVL         44(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X7, X7
+	MOVL         48(SP), R14
+	VMOVD        (R9)(R14*4), X8
+	MOVL         52(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X8, X8
+	MOVL         56(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X8, X8
+	MOVL         60(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        74(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z20, Z20
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11)(SI*1), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11)(SI*2), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z22, Z22
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R12), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z23, Z23
+	VPSRLVD      Z10, Z18, Z24
+	VPANDD       Z0, Z24, Z24
+	VPADDD       Z24, Z24, Z24
+	VPADDD       Z1, Z24, Z24
+	VPMOVZXBD    18(R10), Z6
+	KMOVW        68(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R14
+	VMOVD        (R9)(R14*4), X5
+	MOVL         4(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X5, X5
+	MOVL         8(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X5, X5
+	MOVL         12(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X5, X5
+	MOVL         16(SP), R14
+	VMOVD        (R9)(R14*4), X6
+	MOVL         20(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X6, X6
+	MOVL         24(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X6, X6
+	MOVL         28(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X6, X6
+	MOVL         32(SP), R14
+	VMOVD        (R9)(R14*4), X7
+	MOVL         36(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X7, X7
+	MOVL         40(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X7, X7
+	MOVL         44(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X7, X7
+	MOVL         48(SP), R14
+	VMOVD        (R9)(R14*4), X8
+	MOVL         52(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X8, X8
+	MOVL         56(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X8, X8
+	MOVL         60(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        82(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z20, Z20
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11)(SI*1), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11)(SI*2), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z22, Z22
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R12), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z23, Z23
+	VPSRLVD      Z11, Z18, Z24
+	VPANDD       Z0, Z24, Z24
+	VPADDD       Z24, Z24, Z24
+	VPADDD       Z1, Z24, Z24
+	VPMOVZXBD    34(R10), Z6
+	KMOVW        70(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R14
+	VMOVD        (R9)(R14*4), X5
+	MOVL         4(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X5, X5
+	MOVL         8(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X5, X5
+	MOVL         12(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X5, X5
+	MOVL         16(SP), R14
+	VMOVD        (R9)(R14*4), X6
+	MOVL         20(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X6, X6
+	MOVL         24(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X6, X6
+	MOVL         28(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X6, X6
+	MOVL         32(SP), R14
+	VMOVD        (R9)(R14*4), X7
+	MOVL         36(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X7, X7
+	MOVL         40(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X7, X7
+	MOVL         44(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X7, X7
+	MOVL         48(SP), R14
+	VMOVD        (R9)(R14*4), X8
+	MOVL         52(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X8, X8
+	MOVL         56(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X8, X8
+	MOVL         60(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        90(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z20, Z20
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11)(SI*1), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11)(SI*2), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z22, Z22
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R12), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z23, Z23
+	VPSRLVD      Z12, Z18, Z18
 	VPANDD       Z0, Z18, Z18
 	VPADDD       Z18, Z18, Z18
 	VPADDD       Z1, Z18, Z18
-	VPMULLD      256(R11), Y18, Y19
-	VPMULLD      256(R11)(SI*1), Y18, Y20
-	VPMULLD      256(R11)(SI*2), Y18, Y21
-	VPMULLD      256(R12), Y18, Y22
-	VPMULLD      256(R12)(SI*1), Y18, Y23
-	VPSRLVD      Z6, Z16, Z29
-	VPANDD       Z0, Z29, Z29
-	VPADDD       Z29, Z29, Z29
-	VPADDD       Z1, Z29, Z29
-	VPMOVZXBD    2(R10), Z18
-	KMOVW        66(R10), K2
-	VPADDD       Z3, Z18, K2, Z18
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z18*4), K1, Z4
-	KMOVQ        74(R10), K2
-	VPADDB       Z4, Z2, Z18
-	VPSUBB       Z4, Z2, K2, Z18
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     (R11), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z19, Z19
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     (R11)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z20, Z20
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     (R11)(SI*2), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z21, Z21
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     (R12), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z22, Z22
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     (R12)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z23, Z23
-	VPSRLVD      Z7, Z16, Z29
-	VPANDD       Z0, Z29, Z29
-	VPADDD       Z29, Z29, Z29
-	VPADDD       Z1, Z29, Z29
-	VPMOVZXBD    18(R10), Z18
-	KMOVW        68(R10), K2
-	VPADDD       Z3, Z18, K2, Z18
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z18*4), K1, Z4
-	KMOVQ        82(R10), K2
-	VPADDB       Z4, Z2, Z18
-	VPSUBB       Z4, Z2, K2, Z18
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     64(R11), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z19, Z19
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     64(R11)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z20, Z20
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     64(R11)(SI*2), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z21, Z21
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     64(R12), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z22, Z22
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     64(R12)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z23, Z23
-	VPSRLVD      Z8, Z16, Z29
-	VPANDD       Z0, Z29, Z29
-	VPADDD       Z29, Z29, Z29
-	VPADDD       Z1, Z29, Z29
-	VPMOVZXBD    34(R10), Z18
-	KMOVW        70(R10), K2
-	VPADDD       Z3, Z18, K2, Z18
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z18*4), K1, Z4
-	KMOVQ        90(R10), K2
-	VPADDB       Z4, Z2, Z18
-	VPSUBB       Z4, Z2, K2, Z18
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     128(R11), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z19, Z19
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     128(R11)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z20, Z20
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     128(R11)(SI*2), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z21, Z21
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     128(R12), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z22, Z22
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     128(R12)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z23, Z23
-	VPSRLVD      Z9, Z16, Z18
-	VPANDD       Z0, Z18, Z18
-	VPADDD       Z18, Z18, Z18
-	VPADDD       Z1, Z18, Z18
-	VPMOVZXBD    50(R10), Z16
-	KMOVW        72(R10), K2
-	VPADDD       Z3, Z16, K2, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z16*4), K1, Z4
-	KMOVQ        98(R10), K2
-	VPADDB       Z4, Z2, Z16
-	VPSUBB       Z4, Z2, K2, Z16
-	VMOVDQA32    Z5, Z29
-	VPDPBUSD     192(R11), Z16, Z29
-	VPMULLD      Z18, Z29, Z29
-	VPADDD       Z29, Z19, Z19
-	VMOVDQA32    Z5, Z29
-	VPDPBUSD     192(R11)(SI*1), Z16, Z29
-	VPMULLD      Z18, Z29, Z29
-	VPADDD       Z29, Z20, Z20
-	VMOVDQA32    Z5, Z29
-	VPDPBUSD     192(R11)(SI*2), Z16, Z29
-	VPMULLD      Z18, Z29, Z29
-	VPADDD       Z29, Z21, Z21
-	VMOVDQA32    Z5, Z29
-	VPDPBUSD     192(R12), Z16, Z29
-	VPMULLD      Z18, Z29, Z29
-	VPADDD       Z29, Z22, Z22
-	VMOVDQA32    Z5, Z29
-	VPDPBUSD     192(R12)(SI*1), Z16, Z29
-	VPMULLD      Z18, Z29, Z29
-	VPADDD       Z29, Z23, Z23
-	VCVTDQ2PS    Z19, Z19
-	VMULPS.BCST  288(R11), Z17, Z16
-	VFMADD231PS  Z16, Z19, Z11
+	VPMOVZXBD    50(R10), Z6
+	KMOVW        72(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R14
+	VMOVD        (R9)(R14*4), X5
+	MOVL         4(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X5, X5
+	MOVL         8(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X5, X5
+	MOVL         12(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X5, X5
+	MOVL         16(SP), R14
+	VMOVD        (R9)(R14*4), X6
+	MOVL         20(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X6, X6
+	MOVL         24(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X6, X6
+	MOVL         28(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X6, X6
+	MOVL         32(SP), R14
+	VMOVD        (R9)(R14*4), X7
+	MOVL         36(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X7, X7
+	MOVL         40(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X7, X7
+	MOVL         44(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X7, X7
+	MOVL         48(SP), R14
+	VMOVD        (R9)(R14*4), X8
+	MOVL         52(SP), R14
+	VPINSRD      $0x01, (R9)(R14*4), X8, X8
+	MOVL         56(SP), R14
+	VPINSRD      $0x02, (R9)(R14*4), X8, X8
+	MOVL         60(SP), R14
+	VPINSRD      $0x03, (R9)(R14*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        98(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z20, Z20
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11)(SI*1), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z21, Z21
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11)(SI*2), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z22, Z22
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R12), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z23, Z23
 	VCVTDQ2PS    Z20, Z20
-	VMULPS.BCST  288(R11)(SI*1), Z17, Z16
-	VFMADD231PS  Z16, Z20, Z12
+	VMULPS.BCST  288(R11), Z19, Z6
+	VFMADD231PS  Z6, Z20, Z14
 	VCVTDQ2PS    Z21, Z21
-	VMULPS.BCST  288(R11)(SI*2), Z17, Z16
-	VFMADD231PS  Z16, Z21, Z13
+	VMULPS.BCST  288(R11)(SI*1), Z19, Z6
+	VFMADD231PS  Z6, Z21, Z15
 	VCVTDQ2PS    Z22, Z22
-	VMULPS.BCST  288(R12), Z17, Z16
-	VFMADD231PS  Z16, Z22, Z14
+	VMULPS.BCST  288(R11)(SI*2), Z19, Z6
+	VFMADD231PS  Z6, Z22, Z16
 	VCVTDQ2PS    Z23, Z23
-	VMULPS.BCST  288(R12)(SI*1), Z17, Z16
-	VFMADD231PS  Z16, Z23, Z15
+	VMULPS.BCST  288(R12), Z19, Z6
+	VFMADD231PS  Z6, Z23, Z17
 	ADDQ         $+110, R10
 	ADDQ         $+320, R11
 	ADDQ         $+320, R12
@@ -23459,211 +24021,318 @@ tail:
 	MOVQ         88(AX), R13
 	TESTQ        R13, R13
 	JZ           sum
-	VPBROADCASTD 106(R10), Z16
-	VPBROADCASTW (R10), Y17
-	VCVTPH2PS    Y17, Z17
-	VPSRLVD      Z10, Z16, Z18
+	VPBROADCASTD 106(R10), Z18
+	VPBROADCASTW (R10), Y19
+	VCVTPH2PS    Y19, Z19
+	VPSRLVD      Z13, Z18, Z6
+	VPANDD       Z0, Z6, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z1, Z6, Z6
+	VPMULLD      256(R11), Y6, Y25
+	VPMULLD      256(R11)(SI*1), Y6, Y26
+	VPMULLD      256(R11)(SI*2), Y6, Y27
+	VPMULLD      256(R12), Y6, Y28
+	VPSRLVD      Z9, Z18, Z24
+	VPANDD       Z0, Z24, Z24
+	VPADDD       Z24, Z24, Z24
+	VPADDD       Z1, Z24, Z24
+	VPMOVZXBD    2(R10), Z6
+	KMOVW        66(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        74(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z25, Z25
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11)(SI*1), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z26, Z26
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R11)(SI*2), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z27, Z27
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     (R12), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z28, Z28
+	VPSRLVD      Z10, Z18, Z24
+	VPANDD       Z0, Z24, Z24
+	VPADDD       Z24, Z24, Z24
+	VPADDD       Z1, Z24, Z24
+	VPMOVZXBD    18(R10), Z6
+	KMOVW        68(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        82(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z25, Z25
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11)(SI*1), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z26, Z26
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R11)(SI*2), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z27, Z27
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     64(R12), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z28, Z28
+	VPSRLVD      Z11, Z18, Z24
+	VPANDD       Z0, Z24, Z24
+	VPADDD       Z24, Z24, Z24
+	VPADDD       Z1, Z24, Z24
+	VPMOVZXBD    34(R10), Z6
+	KMOVW        70(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        90(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z25, Z25
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11)(SI*1), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z26, Z26
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R11)(SI*2), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z27, Z27
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     128(R12), Z6, Z7
+	VPMULLD      Z24, Z7, Z7
+	VPADDD       Z7, Z28, Z28
+	VPSRLVD      Z12, Z18, Z18
 	VPANDD       Z0, Z18, Z18
 	VPADDD       Z18, Z18, Z18
 	VPADDD       Z1, Z18, Z18
-	VPMULLD      256(R11), Y18, Y24
-	VPMULLD      256(R11)(SI*1), Y18, Y25
-	VPMULLD      256(R11)(SI*2), Y18, Y26
-	VPMULLD      256(R12), Y18, Y27
-	VPMULLD      256(R12)(SI*1), Y18, Y28
-	VPSRLVD      Z6, Z16, Z29
-	VPANDD       Z0, Z29, Z29
-	VPADDD       Z29, Z29, Z29
-	VPADDD       Z1, Z29, Z29
-	VPMOVZXBD    2(R10), Z18
-	KMOVW        66(R10), K2
-	VPADDD       Z3, Z18, K2, Z18
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z18*4), K1, Z4
-	KMOVQ        74(R10), K2
-	VPADDB       Z4, Z2, Z18
-	VPSUBB       Z4, Z2, K2, Z18
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     (R11), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z24, Z24
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     (R11)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z25, Z25
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     (R11)(SI*2), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z26, Z26
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     (R12), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z27, Z27
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     (R12)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z28, Z28
-	VPSRLVD      Z7, Z16, Z29
-	VPANDD       Z0, Z29, Z29
-	VPADDD       Z29, Z29, Z29
-	VPADDD       Z1, Z29, Z29
-	VPMOVZXBD    18(R10), Z18
-	KMOVW        68(R10), K2
-	VPADDD       Z3, Z18, K2, Z18
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z18*4), K1, Z4
-	KMOVQ        82(R10), K2
-	VPADDB       Z4, Z2, Z18
-	VPSUBB       Z4, Z2, K2, Z18
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     64(R11), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z24, Z24
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     64(R11)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z25, Z25
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     64(R11)(SI*2), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z26, Z26
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     64(R12), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z27, Z27
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     64(R12)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z28, Z28
-	VPSRLVD      Z8, Z16, Z29
-	VPANDD       Z0, Z29, Z29
-	VPADDD       Z29, Z29, Z29
-	VPADDD       Z1, Z29, Z29
-	VPMOVZXBD    34(R10), Z18
-	KMOVW        70(R10), K2
-	VPADDD       Z3, Z18, K2, Z18
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z18*4), K1, Z4
-	KMOVQ        90(R10), K2
-	VPADDB       Z4, Z2, Z18
-	VPSUBB       Z4, Z2, K2, Z18
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     128(R11), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z24, Z24
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     128(R11)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z25, Z25
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     128(R11)(SI*2), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z26, Z26
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     128(R12), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z27, Z27
-	VMOVDQA32    Z5, Z30
-	VPDPBUSD     128(R12)(SI*1), Z18, Z30
-	VPMULLD      Z29, Z30, Z30
-	VPADDD       Z30, Z28, Z28
-	VPSRLVD      Z9, Z16, Z18
-	VPANDD       Z0, Z18, Z18
-	VPADDD       Z18, Z18, Z18
-	VPADDD       Z1, Z18, Z18
-	VPMOVZXBD    50(R10), Z16
-	KMOVW        72(R10), K2
-	VPADDD       Z3, Z16, K2, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R9)(Z16*4), K1, Z4
-	KMOVQ        98(R10), K2
-	VPADDB       Z4, Z2, Z16
-	VPSUBB       Z4, Z2, K2, Z16
-	VMOVDQA32    Z5, Z29
-	VPDPBUSD     192(R11), Z16, Z29
-	VPMULLD      Z18, Z29, Z29
-	VPADDD       Z29, Z24, Z24
-	VMOVDQA32    Z5, Z29
-	VPDPBUSD     192(R11)(SI*1), Z16, Z29
-	VPMULLD      Z18, Z29, Z29
-	VPADDD       Z29, Z25, Z25
-	VMOVDQA32    Z5, Z29
-	VPDPBUSD     192(R11)(SI*2), Z16, Z29
-	VPMULLD      Z18, Z29, Z29
-	VPADDD       Z29, Z26, Z26
-	VMOVDQA32    Z5, Z29
-	VPDPBUSD     192(R12), Z16, Z29
-	VPMULLD      Z18, Z29, Z29
-	VPADDD       Z29, Z27, Z27
-	VMOVDQA32    Z5, Z29
-	VPDPBUSD     192(R12)(SI*1), Z16, Z29
-	VPMULLD      Z18, Z29, Z29
-	VPADDD       Z29, Z28, Z28
-	VCVTDQ2PS    Z24, Z24
-	VMULPS.BCST  288(R11), Z17, Z16
-	VFMADD231PS  Z16, Z24, Z11
+	VPMOVZXBD    50(R10), Z6
+	KMOVW        72(R10), K1
+	VPADDD       Z3, Z6, K1, Z6
+	VMOVDQU32    Z6, (SP)
+	MOVL         (SP), R13
+	VMOVD        (R9)(R13*4), X5
+	MOVL         4(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X5, X5
+	MOVL         8(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X5, X5
+	MOVL         12(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X5, X5
+	MOVL         16(SP), R13
+	VMOVD        (R9)(R13*4), X6
+	MOVL         20(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X6, X6
+	MOVL         24(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X6, X6
+	MOVL         28(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X6, X6
+	MOVL         32(SP), R13
+	VMOVD        (R9)(R13*4), X7
+	MOVL         36(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X7, X7
+	MOVL         40(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X7, X7
+	MOVL         44(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X7, X7
+	MOVL         48(SP), R13
+	VMOVD        (R9)(R13*4), X8
+	MOVL         52(SP), R13
+	VPINSRD      $0x01, (R9)(R13*4), X8, X8
+	MOVL         56(SP), R13
+	VPINSRD      $0x02, (R9)(R13*4), X8, X8
+	MOVL         60(SP), R13
+	VPINSRD      $0x03, (R9)(R13*4), X8, X8
+	VINSERTI32X4 $0x01, X6, Z5, Z5
+	VINSERTI32X4 $0x02, X7, Z5, Z5
+	VINSERTI32X4 $0x03, X8, Z5, Z5
+	KMOVQ        98(R10), K1
+	VPADDB       Z5, Z2, Z6
+	VPSUBB       Z5, Z2, K1, Z6
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z25, Z25
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11)(SI*1), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z26, Z26
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R11)(SI*2), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z27, Z27
+	VMOVDQA32    Z4, Z7
+	VPDPBUSD     192(R12), Z6, Z7
+	VPMULLD      Z18, Z7, Z7
+	VPADDD       Z7, Z28, Z28
 	VCVTDQ2PS    Z25, Z25
-	VMULPS.BCST  288(R11)(SI*1), Z17, Z16
-	VFMADD231PS  Z16, Z25, Z12
+	VMULPS.BCST  288(R11), Z19, Z6
+	VFMADD231PS  Z6, Z25, Z14
 	VCVTDQ2PS    Z26, Z26
-	VMULPS.BCST  288(R11)(SI*2), Z17, Z16
-	VFMADD231PS  Z16, Z26, Z13
+	VMULPS.BCST  288(R11)(SI*1), Z19, Z6
+	VFMADD231PS  Z6, Z26, Z15
 	VCVTDQ2PS    Z27, Z27
-	VMULPS.BCST  288(R12), Z17, Z16
-	VFMADD231PS  Z16, Z27, Z14
+	VMULPS.BCST  288(R11)(SI*2), Z19, Z6
+	VFMADD231PS  Z6, Z27, Z16
 	VCVTDQ2PS    Z28, Z28
-	VMULPS.BCST  288(R12)(SI*1), Z17, Z16
-	VFMADD231PS  Z16, Z28, Z15
+	VMULPS.BCST  288(R12), Z19, Z6
+	VFMADD231PS  Z6, Z28, Z17
 
 sum:
 	MOVQ          DI, R10
 	LEAQ          (R10)(R8*2), R11
 	ADDQ          R8, R11
-	VEXTRACTF64X4 $0x01, Z11, Y16
-	VADDPS        Y16, Y11, Y11
-	VEXTRACTF32X4 $0x01, Y11, X16
-	VADDPS        X16, X11, X11
-	VPERMILPS     $0x0e, X11, X16
-	VADDPS        X16, X11, X11
-	VPERMILPS     $0x01, X11, X16
-	VADDPS        X16, X11, X11
-	VMOVSS        X11, (R10)
-	VEXTRACTF64X4 $0x01, Z12, Y16
-	VADDPS        Y16, Y12, Y12
-	VEXTRACTF32X4 $0x01, Y12, X16
-	VADDPS        X16, X12, X12
-	VPERMILPS     $0x0e, X12, X16
-	VADDPS        X16, X12, X12
-	VPERMILPS     $0x01, X12, X16
-	VADDPS        X16, X12, X12
-	VMOVSS        X12, (R10)(R8*1)
-	VEXTRACTF64X4 $0x01, Z13, Y16
-	VADDPS        Y16, Y13, Y13
-	VEXTRACTF32X4 $0x01, Y13, X16
-	VADDPS        X16, X13, X13
-	VPERMILPS     $0x0e, X13, X16
-	VADDPS        X16, X13, X13
-	VPERMILPS     $0x01, X13, X16
-	VADDPS        X16, X13, X13
-	VMOVSS        X13, (R10)(R8*2)
-	VEXTRACTF64X4 $0x01, Z14, Y16
-	VADDPS        Y16, Y14, Y14
-	VEXTRACTF32X4 $0x01, Y14, X16
-	VADDPS        X16, X14, X14
-	VPERMILPS     $0x0e, X14, X16
-	VADDPS        X16, X14, X14
-	VPERMILPS     $0x01, X14, X16
-	VADDPS        X16, X14, X14
-	VMOVSS        X14, (R11)
-	VEXTRACTF64X4 $0x01, Z15, Y16
-	VADDPS        Y16, Y15, Y15
-	VEXTRACTF32X4 $0x01, Y15, X16
-	VADDPS        X16, X15, X15
-	VPERMILPS     $0x0e, X15, X16
-	VADDPS        X16, X15, X15
-	VPERMILPS     $0x01, X15, X16
-	VADDPS        X16, X15, X15
-	VMOVSS        X15, (R11)(R8*1)
+	VEXTRACTF64X4 $0x01, Z14, Y6
+	VADDPS        Y6, Y14, Y14
+	VEXTRACTF32X4 $0x01, Y14, X6
+	VADDPS        X6, X14, X14
+	VPERMILPS     $0x0e, X14, X6
+	VADDPS        X6, X14, X14
+	VPERMILPS     $0x01, X14, X6
+	VADDPS        X6, X14, X14
+	VMOVSS        X14, (R10)
+	VEXTRACTF64X4 $0x01, Z15, Y6
+	VADDPS        Y6, Y15, Y15
+	VEXTRACTF32X4 $0x01, Y15, X6
+	VADDPS        X6, X15, X15
+	VPERMILPS     $0x0e, X15, X6
+	VADDPS        X6, X15, X15
+	VPERMILPS     $0x01, X15, X6
+	VADDPS        X6, X15, X15
+	VMOVSS        X15, (R10)(R8*1)
+	VEXTRACTF64X4 $0x01, Z16, Y6
+	VADDPS        Y6, Y16, Y16
+	VEXTRACTF32X4 $0x01, Y16, X6
+	VADDPS        X6, X16, X16
+	VPERMILPS     $0x0e, X16, X6
+	VADDPS        X6, X16, X16
+	VPERMILPS     $0x01, X16, X6
+	VADDPS        X6, X16, X16
+	VMOVSS        X16, (R10)(R8*2)
+	VEXTRACTF64X4 $0x01, Z17, Y6
+	VADDPS        Y6, Y17, Y17
+	VEXTRACTF32X4 $0x01, Y17, X6
+	VADDPS        X6, X17, X17
+	VPERMILPS     $0x0e, X17, X6
+	VADDPS        X6, X17, X17
+	VPERMILPS     $0x01, X17, X6
+	VADDPS        X6, X17, X17
+	VMOVSS        X17, (R11)
 	ADDQ          $+4, DI
 	ADDQ          8(AX), CX
 	DECQ          DX

@@ -40,7 +40,7 @@ func gemvMost(w graph.DType) int {
 	case graph.IQ4_XS:
 		return 4
 	case graph.IQ3_S:
-		return 5
+		return 4
 	case graph.F32:
 		return 6
 	case graph.F16:
@@ -236,8 +236,6 @@ func gemvChunk(w graph.DType, T int, a *gemvArgs) {
 		gemvIQ3_ST3AVX512(a)
 	case int(graph.IQ3_S)<<3 | 4:
 		gemvIQ3_ST4AVX512(a)
-	case int(graph.IQ3_S)<<3 | 5:
-		gemvIQ3_ST5AVX512(a)
 	case int(graph.F32)<<3 | 1:
 		gemvF32T1AVX512(a)
 	case int(graph.F32)<<3 | 2:

@@ -716,14 +716,6 @@ func gemvIQ3_ST3AVX512(a *gemvArgs)
 //go:noescape
 func gemvIQ3_ST4AVX512(a *gemvArgs)
 
-// gemvIQ3_ST5AVX512 multiplies rows of IQ3_S with 5 prepared tokens:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
-//		d·dx·Σ_j (1+2·sc[j])·(Σ q·x − 16·Σx)   per superblock, groups j of 32
-//
-//go:noescape
-func gemvIQ3_ST5AVX512(a *gemvArgs)
-
 // gemvF32T1AVX512 multiplies rows of F32 with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of

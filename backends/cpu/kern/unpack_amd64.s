@@ -5593,7 +5593,7 @@ GLOBL t171<>(SB), RODATA|NOPTR, $8
 
 // func unpackIQ3_SAVX512(a *unpackArgs)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
-TEXT ·unpackIQ3_SAVX512(SB), NOSPLIT, $0-8
+TEXT ·unpackIQ3_SAVX512(SB), NOSPLIT, $64-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         8(AX), DX
@@ -5609,8 +5609,8 @@ TEXT ·unpackIQ3_SAVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD spread<>+0(SB), Z9
 	VPBROADCASTD ones8<>+0(SB), Z10
 	VPBROADCASTD bit4<>+0(SB), Z11
-	VPXORD       Z7, Z7, Z7
 	LEAQ         ·iq3Bytes+0(SB), R11
+	VPXORD       Z7, Z7, Z7
 
 block:
 	PREFETCHT1   (AX)
@@ -5793,8 +5793,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z21, Z21
 	VPSLLD       $0x08, Z21, Z21
 	VPORD        Z21, Z20, Z20
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z20*4), K1, Z6
+	VMOVDQU32    Z20, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPANDD       Z0, Z14, Z20
 	VPMULLD      Z9, Z20, Z20
 	VPANDD       Z10, Z20, Z20
@@ -5809,8 +5843,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z21, Z21
 	VPSLLD       $0x08, Z21, Z21
 	VPORD        Z21, Z20, Z20
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z20*4), K1, Z6
+	VMOVDQU32    Z20, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x04, Z14, Z20
 	VPANDD       Z0, Z20, Z20
 	VPMULLD      Z9, Z20, Z20
@@ -5826,8 +5894,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z21, Z21
 	VPSLLD       $0x08, Z21, Z21
 	VPORD        Z21, Z20, Z20
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z20*4), K1, Z6
+	VMOVDQU32    Z20, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x08, Z14, Z20
 	VPANDD       Z0, Z20, Z20
 	VPMULLD      Z9, Z20, Z20
@@ -5843,8 +5945,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z17, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z17*4), K1, Z6
+	VMOVDQU32    Z17, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x0c, Z14, Z17
 	VPANDD       Z0, Z17, Z17
 	VPMULLD      Z9, Z17, Z17
@@ -5859,8 +5995,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z17, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z17*4), K1, Z6
+	VMOVDQU32    Z17, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x10, Z14, Z17
 	VPANDD       Z0, Z17, Z17
 	VPMULLD      Z9, Z17, Z17
@@ -5876,8 +6046,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z17, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z17*4), K1, Z6
+	VMOVDQU32    Z17, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x14, Z14, Z17
 	VPANDD       Z0, Z17, Z17
 	VPMULLD      Z9, Z17, Z17
@@ -5893,8 +6097,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z17, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z17*4), K1, Z6
+	VMOVDQU32    Z17, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x18, Z14, Z17
 	VPANDD       Z0, Z17, Z17
 	VPMULLD      Z9, Z17, Z17
@@ -5910,8 +6148,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z17, Z17
 	VPSLLD       $0x08, Z17, Z17
 	VPORD        Z17, Z16, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z16*4), K1, Z6
+	VMOVDQU32    Z16, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x1c, Z14, Z14
 	VPANDD       Z0, Z14, Z14
 	VPMULLD      Z9, Z14, Z14
@@ -5926,8 +6198,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z14, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z14*4), K1, Z6
+	VMOVDQU32    Z14, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPANDD       Z0, Z15, Z14
 	VPMULLD      Z9, Z14, Z14
 	VPANDD       Z10, Z14, Z14
@@ -5942,8 +6248,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z14, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z14*4), K1, Z6
+	VMOVDQU32    Z14, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x04, Z15, Z14
 	VPANDD       Z0, Z14, Z14
 	VPMULLD      Z9, Z14, Z14
@@ -5959,8 +6299,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z14, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z14*4), K1, Z6
+	VMOVDQU32    Z14, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x08, Z15, Z14
 	VPANDD       Z0, Z14, Z14
 	VPMULLD      Z9, Z14, Z14
@@ -5976,8 +6350,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z14, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z14*4), K1, Z6
+	VMOVDQU32    Z14, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x0c, Z15, Z14
 	VPANDD       Z0, Z14, Z14
 	VPMULLD      Z9, Z14, Z14
@@ -5992,8 +6400,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z14, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z14*4), K1, Z6
+	VMOVDQU32    Z14, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x10, Z15, Z14
 	VPANDD       Z0, Z14, Z14
 	VPMULLD      Z9, Z14, Z14
@@ -6009,8 +6451,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z14, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z14*4), K1, Z6
+	VMOVDQU32    Z14, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x14, Z15, Z14
 	VPANDD       Z0, Z14, Z14
 	VPMULLD      Z9, Z14, Z14
@@ -6026,8 +6502,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z14, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z14*4), K1, Z6
+	VMOVDQU32    Z14, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x18, Z15, Z14
 	VPANDD       Z0, Z14, Z14
 	VPMULLD      Z9, Z14, Z14
@@ -6043,8 +6553,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z14, Z14
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z14*4), K1, Z6
+	VMOVDQU32    Z14, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x1c, Z15, Z14
 	VPANDD       Z0, Z14, Z14
 	VPMULLD      Z9, Z14, Z14
@@ -6107,8 +6651,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z21, Z21
 	VPSLLD       $0x08, Z21, Z21
 	VPORD        Z21, Z20, Z20
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z20*4), K1, Z6
+	VMOVDQU32    Z20, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPANDD       Z0, Z15, Z20
 	VPMULLD      Z9, Z20, Z20
 	VPANDD       Z10, Z20, Z20
@@ -6123,8 +6701,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z21, Z21
 	VPSLLD       $0x08, Z21, Z21
 	VPORD        Z21, Z20, Z20
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z20*4), K1, Z6
+	VMOVDQU32    Z20, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x04, Z15, Z20
 	VPANDD       Z0, Z20, Z20
 	VPMULLD      Z9, Z20, Z20
@@ -6140,8 +6752,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z21, Z21
 	VPSLLD       $0x08, Z21, Z21
 	VPORD        Z21, Z20, Z20
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z20*4), K1, Z6
+	VMOVDQU32    Z20, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x08, Z15, Z20
 	VPANDD       Z0, Z20, Z20
 	VPMULLD      Z9, Z20, Z20
@@ -6157,8 +6803,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z17, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z17*4), K1, Z6
+	VMOVDQU32    Z17, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x0c, Z15, Z17
 	VPANDD       Z0, Z17, Z17
 	VPMULLD      Z9, Z17, Z17
@@ -6173,8 +6853,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z17, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z17*4), K1, Z6
+	VMOVDQU32    Z17, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x10, Z15, Z17
 	VPANDD       Z0, Z17, Z17
 	VPMULLD      Z9, Z17, Z17
@@ -6190,8 +6904,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z17, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z17*4), K1, Z6
+	VMOVDQU32    Z17, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x14, Z15, Z17
 	VPANDD       Z0, Z17, Z17
 	VPMULLD      Z9, Z17, Z17
@@ -6207,8 +6955,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z17, Z17
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z17*4), K1, Z6
+	VMOVDQU32    Z17, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x18, Z15, Z17
 	VPANDD       Z0, Z17, Z17
 	VPMULLD      Z9, Z17, Z17
@@ -6224,8 +7006,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z17, Z17
 	VPSLLD       $0x08, Z17, Z17
 	VPORD        Z17, Z16, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z16*4), K1, Z6
+	VMOVDQU32    Z16, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x1c, Z15, Z15
 	VPANDD       Z0, Z15, Z15
 	VPMULLD      Z9, Z15, Z15
@@ -6240,8 +7056,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z15, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z15*4), K1, Z6
+	VMOVDQU32    Z15, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPANDD       Z0, Z14, Z15
 	VPMULLD      Z9, Z15, Z15
 	VPANDD       Z10, Z15, Z15
@@ -6256,8 +7106,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z15, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z15*4), K1, Z6
+	VMOVDQU32    Z15, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x04, Z14, Z15
 	VPANDD       Z0, Z15, Z15
 	VPMULLD      Z9, Z15, Z15
@@ -6273,8 +7157,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z15, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z15*4), K1, Z6
+	VMOVDQU32    Z15, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x08, Z14, Z15
 	VPANDD       Z0, Z15, Z15
 	VPMULLD      Z9, Z15, Z15
@@ -6290,8 +7208,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z15, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z15*4), K1, Z6
+	VMOVDQU32    Z15, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x0c, Z14, Z15
 	VPANDD       Z0, Z15, Z15
 	VPMULLD      Z9, Z15, Z15
@@ -6306,8 +7258,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z15, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z15*4), K1, Z6
+	VMOVDQU32    Z15, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x10, Z14, Z15
 	VPANDD       Z0, Z15, Z15
 	VPMULLD      Z9, Z15, Z15
@@ -6323,8 +7309,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z15, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z15*4), K1, Z6
+	VMOVDQU32    Z15, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x14, Z14, Z15
 	VPANDD       Z0, Z15, Z15
 	VPMULLD      Z9, Z15, Z15
@@ -6340,8 +7360,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z15, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z15*4), K1, Z6
+	VMOVDQU32    Z15, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x18, Z14, Z15
 	VPANDD       Z0, Z15, Z15
 	VPMULLD      Z9, Z15, Z15
@@ -6357,8 +7411,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z13, Z13
 	VPSLLD       $0x08, Z13, Z13
 	VPORD        Z13, Z15, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z15*4), K1, Z6
+	VMOVDQU32    Z15, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x1c, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6421,8 +7509,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z19, Z19
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z19*4), K1, Z6
+	VMOVDQU32    Z19, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPANDD       Z0, Z13, Z19
 	VPMULLD      Z9, Z19, Z19
 	VPANDD       Z10, Z19, Z19
@@ -6437,8 +7559,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z19, Z19
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z19*4), K1, Z6
+	VMOVDQU32    Z19, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x04, Z13, Z19
 	VPANDD       Z0, Z19, Z19
 	VPMULLD      Z9, Z19, Z19
@@ -6454,8 +7610,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z19, Z19
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z19*4), K1, Z6
+	VMOVDQU32    Z19, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x08, Z13, Z19
 	VPANDD       Z0, Z19, Z19
 	VPMULLD      Z9, Z19, Z19
@@ -6471,8 +7661,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z19, Z19
 	VPSLLD       $0x08, Z19, Z19
 	VPORD        Z19, Z16, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z16*4), K1, Z6
+	VMOVDQU32    Z16, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x0c, Z13, Z16
 	VPANDD       Z0, Z16, Z16
 	VPMULLD      Z9, Z16, Z16
@@ -6487,8 +7711,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z19, Z19
 	VPSLLD       $0x08, Z19, Z19
 	VPORD        Z19, Z16, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z16*4), K1, Z6
+	VMOVDQU32    Z16, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x10, Z13, Z16
 	VPANDD       Z0, Z16, Z16
 	VPMULLD      Z9, Z16, Z16
@@ -6504,8 +7762,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z19, Z19
 	VPSLLD       $0x08, Z19, Z19
 	VPORD        Z19, Z16, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z16*4), K1, Z6
+	VMOVDQU32    Z16, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x14, Z13, Z16
 	VPANDD       Z0, Z16, Z16
 	VPMULLD      Z9, Z16, Z16
@@ -6521,8 +7813,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z19, Z19
 	VPSLLD       $0x08, Z19, Z19
 	VPORD        Z19, Z16, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z16*4), K1, Z6
+	VMOVDQU32    Z16, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x18, Z13, Z16
 	VPANDD       Z0, Z16, Z16
 	VPMULLD      Z9, Z16, Z16
@@ -6538,8 +7864,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z15, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z15*4), K1, Z6
+	VMOVDQU32    Z15, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x1c, Z13, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6554,8 +7914,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPANDD       Z0, Z14, Z13
 	VPMULLD      Z9, Z13, Z13
 	VPANDD       Z10, Z13, Z13
@@ -6570,8 +7964,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x04, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6587,8 +8015,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x08, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6604,8 +8066,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x0c, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6620,8 +8116,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x10, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6637,8 +8167,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x14, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6654,8 +8218,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x18, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6671,8 +8269,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x1c, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6735,8 +8367,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z19, Z19
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z19*4), K1, Z6
+	VMOVDQU32    Z19, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPANDD       Z0, Z13, Z19
 	VPMULLD      Z9, Z19, Z19
 	VPANDD       Z10, Z19, Z19
@@ -6751,8 +8417,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z19, Z19
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z19*4), K1, Z6
+	VMOVDQU32    Z19, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x04, Z13, Z19
 	VPANDD       Z0, Z19, Z19
 	VPMULLD      Z9, Z19, Z19
@@ -6768,8 +8468,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z20, Z20
 	VPSLLD       $0x08, Z20, Z20
 	VPORD        Z20, Z19, Z19
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z19*4), K1, Z6
+	VMOVDQU32    Z19, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x08, Z13, Z19
 	VPANDD       Z0, Z19, Z19
 	VPMULLD      Z9, Z19, Z19
@@ -6785,8 +8519,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z19, Z19
 	VPSLLD       $0x08, Z19, Z19
 	VPORD        Z19, Z16, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z16*4), K1, Z6
+	VMOVDQU32    Z16, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x0c, Z13, Z16
 	VPANDD       Z0, Z16, Z16
 	VPMULLD      Z9, Z16, Z16
@@ -6801,8 +8569,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z19, Z19
 	VPSLLD       $0x08, Z19, Z19
 	VPORD        Z19, Z16, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z16*4), K1, Z6
+	VMOVDQU32    Z16, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x10, Z13, Z16
 	VPANDD       Z0, Z16, Z16
 	VPMULLD      Z9, Z16, Z16
@@ -6818,8 +8620,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z19, Z19
 	VPSLLD       $0x08, Z19, Z19
 	VPORD        Z19, Z16, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z16*4), K1, Z6
+	VMOVDQU32    Z16, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x14, Z13, Z16
 	VPANDD       Z0, Z16, Z16
 	VPMULLD      Z9, Z16, Z16
@@ -6835,8 +8671,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z19, Z19
 	VPSLLD       $0x08, Z19, Z19
 	VPORD        Z19, Z16, Z16
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z16*4), K1, Z6
+	VMOVDQU32    Z16, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x18, Z13, Z16
 	VPANDD       Z0, Z16, Z16
 	VPMULLD      Z9, Z16, Z16
@@ -6852,8 +8722,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z16, Z16
 	VPSLLD       $0x08, Z16, Z16
 	VPORD        Z16, Z15, Z15
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z15*4), K1, Z6
+	VMOVDQU32    Z15, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x1c, Z13, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6868,8 +8772,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPANDD       Z0, Z14, Z13
 	VPMULLD      Z9, Z13, Z13
 	VPANDD       Z10, Z13, Z13
@@ -6884,8 +8822,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x04, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6901,8 +8873,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x08, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6918,8 +8924,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x0c, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6934,8 +8974,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x10, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6951,8 +9025,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x14, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6968,8 +9076,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z15, Z15
 	VPSLLD       $0x08, Z15, Z15
 	VPORD        Z15, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x18, Z14, Z13
 	VPANDD       Z0, Z13, Z13
 	VPMULLD      Z9, Z13, Z13
@@ -6985,8 +9127,42 @@ block:
 	VPANDD.BCST  one<>+0(SB), Z12, Z12
 	VPSLLD       $0x08, Z12, Z12
 	VPORD        Z12, Z13, Z13
-	KXNORW       K1, K1, K1
-	VPGATHERDD   (R11)(Z13*4), K1, Z6
+	VMOVDQU32    Z13, (SP)
+	MOVL         (SP), R12
+	VMOVD        (R11)(R12*4), X6
+	MOVL         4(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X6, X6
+	MOVL         8(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X6, X6
+	MOVL         12(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X6, X6
+	MOVL         16(SP), R12
+	VMOVD        (R11)(R12*4), X1
+	MOVL         20(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X1, X1
+	MOVL         24(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X1, X1
+	MOVL         28(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X1, X1
+	MOVL         32(SP), R12
+	VMOVD        (R11)(R12*4), X2
+	MOVL         36(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X2, X2
+	MOVL         40(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X2, X2
+	MOVL         44(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X2, X2
+	MOVL         48(SP), R12
+	VMOVD        (R11)(R12*4), X3
+	MOVL         52(SP), R12
+	VPINSRD      $0x01, (R11)(R12*4), X3, X3
+	MOVL         56(SP), R12
+	VPINSRD      $0x02, (R11)(R12*4), X3, X3
+	MOVL         60(SP), R12
+	VPINSRD      $0x03, (R11)(R12*4), X3, X3
+	VINSERTI32X4 $0x01, X1, Z6, Z6
+	VINSERTI32X4 $0x02, X2, Z6, Z6
+	VINSERTI32X4 $0x03, X3, Z6, Z6
 	VPSRLD       $0x1c, Z14, Z12
 	VPANDD       Z0, Z12, Z12
 	VPMULLD      Z9, Z12, Z12

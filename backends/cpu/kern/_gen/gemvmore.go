@@ -281,18 +281,18 @@ func stepIQ4XS() *stepper {
 // −16·Σ of 32; f32 scale; 28 unused bytes.
 func stepIQ3S() *stepper {
 	s := &stepper{
-		name: "IQ3_S", wBytes: 110, xBytes: 320, prefetch: 8192, most: 5,
+		name: "IQ3_S", wBytes: 110, xBytes: 320, prefetch: 8192, most: 4,
 		doc: "\t\td·dx·Σ_j (1+2·sc[j])·(Σ q·x − 16·Σx)   per superblock, groups j of 32",
 	}
-	var low4, one, c16, c256, q, none reg.VecVirtual
+	var low4, one, c16, c256, none reg.VecVirtual
 	var shift [5]reg.VecVirtual
-	var k, high, sign reg.Register
-	var grid reg.GPVirtual
+	var high, sign reg.Register
+	var grid *lookup
 	s.setup = func() {
 		low4, one, c16, c256 = splat("low4", 15), splat("one", 1), splat("bit4", 0x10101010), splat("c256", 256)
-		q, k, high, sign, grid, none = c.ZMM(), c.K(), c.K(), c.K(), c.GP64(), c.ZMM()
+		high, sign, none = c.K(), c.K(), c.ZMM()
 		zero(none)
-		c.LEAQ(operand.NewDataAddr(operand.Symbol{Name: "·iq3Bytes"}, 0), grid)
+		grid = newLookup("·iq3Bytes")
 		for i := range shift {
 			shift[i] = loadTable(fmt.Sprintf("s3%d", i), dwordsOf(16, func(l int) uint32 {
 				if i == 4 {
@@ -326,8 +326,7 @@ func stepIQ3S() *stepper {
 			c.VPMOVZXBD(at(w, 2+16*i), idx)
 			c.KMOVW(at(w, 66+2*i), high)
 			c.VPADDD(c256, idx, high, idx)
-			c.KXNORW(k, k, k)
-			c.VPGATHERDD(operand.Mem{Base: grid, Index: idx, Scale: 4}, k, q)
+			q := grid.of(idx)
 			c.KMOVQ(at(w, 74+8*i), sign)
 			u := c.ZMM()
 			c.VPADDB(q, c16, u)

@@ -336,10 +336,8 @@ func unpackIQ3S() {
 	s := newSpread()
 	c16 := splat("bit4", 0x10101010)
 	one, byte0 := word("one", 1), word("lowff", 0xff)
-	// The gather reads its mask and result, so these are allocated once.
-	q, k, grid, none := c.ZMM(), c.K(), c.GP64(), c.ZMM()
+	grid, none := newLookup("·iq3Bytes"), c.ZMM()
 	zero(none)
-	c.LEAQ(operand.NewDataAddr(operand.Symbol{Name: "·iq3Bytes"}, 0), grid)
 	u.each(110, 8*group, func() {
 		d := u.halves(0)
 		scales := u.transpose(94)[3]
@@ -380,8 +378,7 @@ func unpackIQ3S() {
 				c.VPANDD_BCST(one, bit, bit)
 				c.VPSLLD(operand.U8(8), bit, bit)
 				c.VPORD(bit, idx, idx)
-				c.KXNORW(k, k, k)
-				c.VPGATHERDD(operand.Mem{Base: grid, Index: idx, Scale: 4}, k, q)
+				q := grid.of(idx)
 				neg, m := s.of(signs[l/8], l%8), c.ZMM()
 				c.VPSUBB(neg, none, m) // 0 or 0xff
 				c.VPXORD(m, q, q)
