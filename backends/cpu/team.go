@@ -3,6 +3,7 @@ package cpu
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -130,10 +131,16 @@ type barrier struct {
 	_       [60]byte
 }
 
-// yieldAfter is the number of spin rounds (about 1 µs each) after which a
-// waiting worker lets other goroutines run: with fewer free processors than
-// workers the one that is waited for may need this one's.
-const yieldAfter = 64
+// How a worker waits at a barrier, in rounds of about 1 µs: it spins; then it
+// lets other goroutines run between rounds, because with fewer free processors
+// than workers the one that is waited for may need this one's; then it sleeps
+// between rounds, because on a busy machine another process may hold the
+// processor that is needed.
+const (
+	yieldAfter = 64
+	napAfter   = 512
+	nap        = 50 * time.Microsecond
+)
 
 // wait returns when all workers have called it.
 func (b *barrier) wait() {
@@ -145,7 +152,10 @@ func (b *barrier) wait() {
 	}
 	for i := 0; b.phase.Load() == phase; i++ {
 		spin(&b.phase, phase, pauseRound)
-		if i >= yieldAfter {
+		switch {
+		case i >= napAfter:
+			time.Sleep(nap)
+		case i >= yieldAfter:
 			runtime.Gosched()
 		}
 	}
