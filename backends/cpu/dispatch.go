@@ -202,6 +202,7 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 		return tile(t) + max(kern.ScratchBytes(&gate, t), kern.ScratchBytes(&up, t))
 	}
 	upRow := up.Type.RowBytes(up.K)
+	gates := kern.GateOf(c.Value.Attrs.Str("act"))
 	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
 		t := c.In[0].Rows()
 		x, stride := rows(c.In[0])
@@ -212,9 +213,13 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 			kern.Mul(held, gatedRows, &part, x, stride, t, 0, b, scratch)
 			kern.Mul(c.Out.F32, c.Out.Stride, &gate, x, stride, t, n, n+b, scratch)
 			for i := range t {
-				y := c.Out.Row(i)[n : n+b]
-				for j, u := range held[i*gatedRows : i*gatedRows+b] {
-					y[j] = gateOf(y[j], u)
+				y, u := c.Out.Row(i)[n:n+b], held[i*gatedRows:i*gatedRows+b]
+				if gates != nil {
+					gates(y, y, u)
+					continue
+				}
+				for j := range y {
+					y[j] = gateOf(y[j], u[j])
 				}
 			}
 		}

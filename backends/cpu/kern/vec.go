@@ -1,6 +1,203 @@
 package kern
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
+
+// VectorsSupported reports whether the functions over vectors have kernels with
+// the instruction sets in use. Where it is false, none but ArgMax may be called.
+//
+// The functions take slices of equal length of at least one number, need no
+// alignment, and y may be x or z but must not overlap them otherwise. An element
+// of a result depends on the same elements of the operands alone, so a vector
+// may be cut anywhere. NaN gives NaN.
+func VectorsSupported() bool { return features.avx512 }
+
+// Add computes y = x + z.
+func Add(y, x, z []float32) {
+	a := vec2(y, x, z)
+	vecAdd(&a)
+}
+
+// Mul2 computes y = x·z.
+func Mul2(y, x, z []float32) {
+	a := vec2(y, x, z)
+	vecMul(&a)
+}
+
+// AddScalar computes y = x + c.
+func AddScalar(y, x []float32, c float32) {
+	a := vec1(y, x, c)
+	vecAddScalar(&a)
+}
+
+// Scale computes y = x·c.
+func Scale(y, x []float32, c float32) {
+	a := vec1(y, x, c)
+	vecScale(&a)
+}
+
+// Softcap computes y = limit·tanh(x/limit) with an error below 4e-7 of the
+// result. limit is at least 1e-30.
+func Softcap(y, x []float32, limit float32) {
+	a := vec1(y, x, limit)
+	a.d = 1 / limit
+	vecSoftcap(&a)
+}
+
+// SiLU computes y = x / (1 + exp(-x)).
+func SiLU(y, x []float32) {
+	a := vec1(y, x, 0)
+	vecSiLU(&a)
+}
+
+// GELU computes y = x/2 · (1 + tanh(sqrt(2/π)·(x + 0.044715·x³))).
+func GELU(y, x []float32) {
+	a := vec1(y, x, 0)
+	vecGELU(&a)
+}
+
+// GateOf returns the function y = act(x)·z of package ops by the name of act:
+// "silu", "gelu" or "swiglu_oai". It is nil for another name and where vectors
+// are not supported.
+func GateOf(act string) func(y, x, z []float32) {
+	if !VectorsSupported() {
+		return nil
+	}
+	switch act {
+	case "silu":
+		return func(y, x, z []float32) {
+			a := vec2(y, x, z)
+			vecSiLUGate(&a)
+		}
+	case "gelu":
+		return func(y, x, z []float32) {
+			a := vec2(y, x, z)
+			vecGELUGate(&a)
+		}
+	case "swiglu_oai":
+		return func(y, x, z []float32) {
+			a := vec2(y, x, z)
+			vecSwigluOAI(&a)
+		}
+	}
+	return nil
+}
+
+// RMSNorm computes y = x·w / sqrt(mean x² + eps); w may be nil for no weight.
+// The squares are summed in float64, in 32 lanes.
+func RMSNorm(y, x, w []float32, eps float64) {
+	var sum float64
+	vecSumSquares(&vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&sum), n: len(x)})
+	f := float32(1 / math.Sqrt(sum/float64(len(x))+eps))
+	if w == nil {
+		a := vec1(y, x, f)
+		vecScale(&a)
+		return
+	}
+	a := vec2(y, x, w)
+	a.c = f
+	vecScaleMul(&a)
+}
+
+// Softmax computes y = exp(x - max x) / Σ exp(x - max x). Numbers more than 87
+// below the largest give 0.
+func Softmax(y, x []float32) {
+	var m float32
+	vecMax(&vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&m), n: len(x)})
+	a := vec1(y, x, m)
+	vecExp(&a)
+	sum := 0.0
+	for _, e := range y {
+		sum += float64(e)
+	}
+	a = vec1(y, y, float32(1/sum))
+	vecScale(&a)
+}
+
+// ArgMax returns the index of the largest number, the lowest of equal ones. NaN
+// counts as less than any number; it returns 0 if there is nothing else.
+func ArgMax(x []float32) int {
+	if len(x) == 0 {
+		return 0
+	}
+	if !VectorsSupported() {
+		return argMaxGeneric(x)
+	}
+	var m float32
+	vecMax(&vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&m), n: len(x)})
+	var i int
+	vecFind(&vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&i), n: len(x), c: m})
+	if i == len(x) { // all NaN
+		return 0
+	}
+	return i
+}
+
+func argMaxGeneric(x []float32) int {
+	best, m := 0, float32(math.Inf(-1))
+	for i, v := range x {
+		if v > m || x[best] != x[best] && v == v {
+			best, m = i, v
+		}
+	}
+	return best
+}
+
+// RopeHalf turns pairs i, i+len(cos) of each head of k numbers.
+//
+//	y[i], y[i+n] = x[i]·cos[i] - x[i+n]·sin[i], x[i]·sin[i] + x[i+n]·cos[i]
+//
+// The numbers of a head from 2·len(cos) on are not written.
+func RopeHalf(y, x, cos, sin []float32, k int) {
+	a := rope(y, x, cos, sin, k, len(cos))
+	ropeHalf(&a)
+}
+
+// RopeAdjacent turns pairs 2i, 2i+1 of each head of k numbers. cos and sin hold
+// each number twice.
+//
+//	y[2i], y[2i+1] = x[2i]·cos[2i] - x[2i+1]·sin[2i], x[2i]·sin[2i] + x[2i+1]·cos[2i]
+//
+// The numbers of a head from len(cos) on are not written.
+func RopeAdjacent(y, x, cos, sin []float32, k int) {
+	a := rope(y, x, cos, sin, k, len(cos)/2)
+	ropeAdjacent(&a)
+}
+
+func rope(y, x, cos, sin []float32, k, pairs int) ropeArgs {
+	if len(x)%k != 0 || 2*pairs > k {
+		panic("kern: x is not whole heads")
+	}
+	return ropeArgs{
+		x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&y[:len(x)][0]), cos: unsafe.Pointer(&cos[0]), sin: unsafe.Pointer(&sin[:len(cos)][0]),
+		pairs: pairs, heads: len(x) / k, stride: 4 * k,
+	}
+}
+
+// StoreF16 writes x as f16, ties to even; finite numbers beyond the largest
+// become the largest.
+func StoreF16(dst []byte, x []float32) {
+	storeF16(&keyArgs{x: unsafe.Pointer(&x[0]), dst: addrOf(dst[:2*len(x)], 0), n: len(x)})
+}
+
+// StoreKeyF16 is StoreF16 into one of the 16 lanes of a block of keys: number d
+// goes to dst[32·d:]. len(x) is a multiple of 16.
+func StoreKeyF16(dst []byte, x []float32) {
+	if len(x)%16 != 0 {
+		panic("kern: a key is not a multiple of 16 numbers")
+	}
+	storeKeyF16(&keyArgs{x: unsafe.Pointer(&x[0]), dst: addrOf(dst[:32*len(x)-30], 0), n: len(x)})
+}
+
+func vec1(y, x []float32, c float32) vecArgs {
+	return vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&y[:len(x)][0]), n: len(x), c: c}
+}
+
+func vec2(y, x, z []float32) vecArgs {
+	return vecArgs{x: unsafe.Pointer(&x[0]), z: unsafe.Pointer(&z[:len(x)][0]), y: unsafe.Pointer(&y[:len(x)][0]), n: len(x)}
+}
 
 // The arguments of the vector kernels; the generator knows the offsets.
 type (

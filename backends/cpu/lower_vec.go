@@ -1,0 +1,278 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"graphrun/backends/cpu/kern"
+	"graphrun/graph"
+	"graphrun/ops"
+)
+
+// vectorLowerings are operations with kernels over vectors. Without them the
+// plain-Go kernels run.
+var vectorLowerings = map[string]lowering{
+	"add": lowerBinary(kern.Add, kern.AddScalar),
+	"mul": lowerBinary(kern.Mul2, kern.Scale),
+	"scale": lowerElements(func(c *graph.Call) elements {
+		by := c.Param.(float32)
+		return func(y, x []float32) { kern.Scale(y, x, by) }
+	}),
+	"silu":        lowerElements(func(*graph.Call) elements { return kern.SiLU }),
+	"gelu":        lowerElements(func(*graph.Call) elements { return kern.GELU }),
+	"softcap":     lowerElements(softcap),
+	"gated":       lowerGated,
+	"gatedhalves": lowerGatedHalves,
+	"rmsnorm":     lowerRMSNorm,
+	"softmax":     lowerSoftmax,
+	"rope":        lowerRope,
+	"kvwrite":     lowerKVWrite,
+}
+
+func init() {
+	for name, low := range vectorLowerings {
+		lowerings[name] = func(l *lowered, c *graph.Call) error {
+			if !kern.VectorsSupported() || c.Out.RowElems() == 0 {
+				return nil
+			}
+			return low(l, c)
+		}
+	}
+}
+
+// pieceElems is the number of elements of a row that make a unit, so that the
+// few long rows of a large vocabulary are divided as well.
+const pieceElems = 8192
+
+// pieces divides rows into units of up to pieceElems elements: f computes
+// elements from to to-1 of row t.
+func (l *lowered) pieces(c *graph.Call, f func(c *graph.Call, t, from, to int)) {
+	n := c.Out.RowElems()
+	per := (n + pieceElems - 1) / pieceElems
+	l.units = func(c *graph.Call) int { return c.Out.Rows() * per }
+	l.run = func(c *graph.Call, lo, hi int, _ []byte) {
+		for u := lo; u < hi; u++ {
+			from := u % per * pieceElems
+			f(c, u/per, from, min(n, from+pieceElems))
+		}
+	}
+}
+
+// rowwise runs f for each row.
+func (l *lowered) rowwise(f func(c *graph.Call, t int)) {
+	l.run = func(c *graph.Call, lo, hi int, _ []byte) {
+		for t := lo; t < hi; t++ {
+			f(c, t)
+		}
+	}
+}
+
+type elements func(y, x []float32)
+
+func lowerElements(of func(c *graph.Call) elements) lowering {
+	return func(l *lowered, c *graph.Call) error {
+		f := of(c)
+		if f == nil {
+			return nil
+		}
+		l.pieces(c, func(c *graph.Call, t, from, to int) { f(c.Out.Row(t)[from:to], c.In[0].Row(t)[from:to]) })
+		return nil
+	}
+}
+
+func softcap(c *graph.Call) elements {
+	limit := c.Param.(float32)
+	if limit < 1e-30 { // its inverse would overflow
+		return nil
+	}
+	return func(y, x []float32) { kern.Softcap(y, x, limit) }
+}
+
+// lowerBinary is for a commutative operation: both computes with two vectors,
+// one with a vector and a number.
+func lowerBinary(both func(y, x, z []float32), one func(y, x []float32, c float32)) lowering {
+	return func(l *lowered, c *graph.Call) error {
+		wide, small := 0, 1
+		out := c.Value.Type
+		if !c.Value.Args[0].Type.Equal(out) {
+			wide, small = 1, 0
+		}
+		last := out.Shape.Last()
+		switch s := c.Value.Args[small].Type; {
+		case s.Equal(out):
+			l.pieces(c, func(c *graph.Call, t, from, to int) {
+				both(c.Out.Row(t)[from:to], c.In[wide].Row(t)[from:to], c.In[small].Row(t)[from:to])
+			})
+		case s.Shape.Last() == last:
+			l.rowwise(func(c *graph.Call, t int) {
+				y, x, z := c.Out.Row(t), c.In[wide].Row(t), c.In[small].F32[:last]
+				for o := 0; o < len(y); o += last {
+					both(y[o:o+last], x[o:o+last], z)
+				}
+			})
+		default:
+			l.pieces(c, func(c *graph.Call, t, from, to int) {
+				one(c.Out.Row(t)[from:to], c.In[wide].Row(t)[from:to], c.In[small].F32[0])
+			})
+		}
+		return nil
+	}
+}
+
+func lowerGated(l *lowered, c *graph.Call) error {
+	gate := kern.GateOf(c.Value.Attrs.Str("act"))
+	if gate == nil {
+		return nil
+	}
+	l.pieces(c, func(c *graph.Call, t, from, to int) {
+		gate(c.Out.Row(t)[from:to], c.In[0].Row(t)[from:to], c.In[1].Row(t)[from:to])
+	})
+	return nil
+}
+
+func lowerGatedHalves(l *lowered, c *graph.Call) error {
+	gate := kern.GateOf(c.Value.Attrs.Str("act"))
+	if gate == nil {
+		return nil
+	}
+	n := c.Value.Type.Shape.Last()
+	l.rowwise(func(c *graph.Call, t int) {
+		for x, y := c.In[0].Row(t), c.Out.Row(t); len(y) > 0; x, y = x[2*n:], y[n:] {
+			gate(y[:n], x[:n], x[n:2*n])
+		}
+	})
+	return nil
+}
+
+func lowerRMSNorm(l *lowered, c *graph.Call) error {
+	n, eps := c.Value.Type.Shape.Last(), float64(c.Value.Attrs.Float("eps"))
+	l.rowwise(func(c *graph.Call, t int) {
+		x, y := c.In[0].Row(t), c.Out.Row(t)
+		var w []float32
+		if len(c.In) == 2 {
+			w = c.In[1].F32[:n]
+		}
+		for o := 0; o < len(x); o += n {
+			kern.RMSNorm(y[o:o+n], x[o:o+n], w, eps)
+		}
+	})
+	return nil
+}
+
+func lowerSoftmax(l *lowered, c *graph.Call) error {
+	n := c.Value.Type.Shape.Last()
+	l.rowwise(func(c *graph.Call, t int) {
+		x, y := c.In[0].Row(t), c.Out.Row(t)
+		for o := 0; o < len(x); o += n {
+			kern.Softmax(y[o:o+n], x[o:o+n])
+		}
+	})
+	return nil
+}
+
+// ropeTable holds cos and sin of the tokens of a step for all rotations with
+// equal parameters: the first of them computes, for the tokens it turns, what
+// the others find. Every rotation divides a step's tokens among the workers in
+// the same way, so a row is never used by two workers between barriers.
+type ropeTable struct {
+	freq     []float64 // radians per position, factors included
+	mscale   float64
+	copies   int     // of each number: 2 where adjacent numbers make a pair
+	pos      []int32 // position of a row, -1 for none
+	cos, sin []float32
+}
+
+// ropeTable returns the table for the rotations of c.
+func (s *storage) ropeTable(c *graph.Call) *ropeTable {
+	p := c.Param.(*ops.RopeParam)
+	freq := slices.Clone(p.Freq)
+	if len(c.In) == 3 {
+		for i, f := range c.In[2].F32[:len(freq)] {
+			freq[i] /= float64(f)
+		}
+	}
+	key := fmt.Sprint(p.Half, p.Mscale, freq)
+	t := s.ropes[key]
+	if t == nil {
+		t = &ropeTable{freq: freq, mscale: p.Mscale, copies: 2}
+		if p.Half {
+			t.copies = 1
+		}
+		if s.ropes == nil {
+			s.ropes = map[string]*ropeTable{}
+		}
+		s.ropes[key] = t
+	}
+	if rows := c.Out.Rows(); rows > len(t.pos) {
+		t.pos = make([]int32, rows)
+		for i := range t.pos {
+			t.pos[i] = -1
+		}
+		t.cos, t.sin = make([]float32, rows*t.width()), make([]float32, rows*t.width())
+	}
+	return t
+}
+
+func (t *ropeTable) width() int { return t.copies * len(t.freq) }
+
+// row returns cos and sin of token i at a position.
+func (t *ropeTable) row(i int, pos int32) (cos, sin []float32) {
+	n := t.width()
+	cos, sin = t.cos[i*n:(i+1)*n], t.sin[i*n:(i+1)*n]
+	if t.pos[i] == pos {
+		return cos, sin
+	}
+	for j, f := range t.freq {
+		s, c := math.Sincos(float64(pos) * f)
+		for k := range t.copies {
+			cos[t.copies*j+k], sin[t.copies*j+k] = float32(c*t.mscale), float32(s*t.mscale)
+		}
+	}
+	t.pos[i] = pos
+	return cos, sin
+}
+
+func lowerRope(l *lowered, c *graph.Call) error {
+	if len(c.In) == 3 && c.In[2].F32 == nil {
+		return nil // factors that are known in the step only
+	}
+	p := c.Param.(*ops.RopeParam)
+	table := l.store.ropeTable(c)
+	turn := kern.RopeAdjacent
+	if p.Half {
+		turn = kern.RopeHalf
+	}
+	l.rowwise(func(c *graph.Call, t int) {
+		x, y := c.In[0].Row(t), c.Out.Row(t)
+		cos, sin := table.row(t, c.In[1].I32[t])
+		turn(y, x, cos, sin, p.K)
+		if p.Dims < p.K && &x[0] != &y[0] {
+			for o := 0; o < len(x); o += p.K {
+				copy(y[o+p.Dims:o+p.K], x[o+p.Dims:o+p.K])
+			}
+		}
+	})
+	return nil
+}
+
+func lowerKVWrite(l *lowered, c *graph.Call) error {
+	p := c.Param.(*ops.CacheLayout)
+	if p.DType != graph.F16 || p.K%16 != 0 {
+		return nil
+	}
+	l.run = func(c *graph.Call, lo, hi int, _ []byte) {
+		pool, pos, seq, pages := c.Out.Raw, c.In[3].I32, c.In[4].I32, c.In[5]
+		for t := lo; t < hi; t++ {
+			at := int(pos[t])
+			page, slot := ops.PageOf(pages, int(seq[t]), at), at%ops.PageSize
+			k, v := c.In[1].Row(t), c.In[2].Row(t)
+			for g := range p.G {
+				key := p.Keys(page, g, slot/ops.KeyBlock) + p.KeyElem(0, slot%ops.KeyBlock)
+				kern.StoreKeyF16(pool[key:], k[g*p.K:(g+1)*p.K])
+				kern.StoreF16(pool[p.Values(page, g, slot):], v[g*p.K:(g+1)*p.K])
+			}
+		}
+	}
+	return nil
+}
