@@ -21,6 +21,8 @@ type chain struct {
 	tokens []string
 	types  []int32
 	next   map[int]int
+	// template is the model's chat template, if it has one.
+	template string
 }
 
 func newChain() *chain {
@@ -93,6 +95,10 @@ func (c *chain) write(t testing.TB) string {
 	meta.Set("tokenizer.ggml.bos_token_id", uint32(1))
 	meta.Set("tokenizer.ggml.eos_token_id", uint32(2))
 	meta.Set("tokenizer.ggml.unknown_token_id", uint32(0))
+
+	if c.template != "" {
+		meta.Set("tokenizer.chat_template", c.template)
+	}
 
 	tensors := []loaders.TensorInfo{
 		{Name: "token_embd.weight", Shape: []int{vocab, width}}, {Name: "output.weight", Shape: []int{vocab, width}},
