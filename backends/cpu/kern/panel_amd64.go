@@ -64,11 +64,15 @@ type sideArgs struct {
 	sums, scales, dst unsafe.Pointer
 	n                 int    // numbers to write
 	off               uint64 // factor of the sums, twice as int16 where sums are int16 pairs
+	tokens            int
+	ldx, lddst        int
 }
 
-// makeSide is format.makeSide.
-func makeSide(f *format, dst, x []byte, k int) {
-	a := sideArgs{dst: ptr(dst, 0), n: k / 32, off: uint64(uint32(-f.off))}
+// makeSides is format.makeSide for T tokens.
+//
+//go:noinline
+func makeSides(f *format, dst []byte, lddst int, x []byte, ldx, T, k int) {
+	a := sideArgs{dst: ptr(dst, 0), n: k / 32, off: uint64(uint32(-f.off)), tokens: T, ldx: ldx, lddst: lddst}
 	if f.act == graph.Q8 {
 		a.scales, a.sums = ptr(x, k), ptr(x, k+k/8)
 	} else {
@@ -105,10 +109,8 @@ func mulPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, s
 	ldside := f.sideBytes(w.K)
 	side := scratch[totalsBytes:]
 	panel := side[T*ldside:]
-	for t := range T {
-		if ldside > 0 {
-			makeSide(f, side[t*ldside:], x[t*ldx:], w.K)
-		}
+	for t := 0; t < T && ldside > 0; t += 512 {
+		makeSides(f, side[t*ldside:], ldside, x[t*ldx:], ldx, min(512, T-t), w.K)
 	}
 	nb := w.K / w.Type.BlockElems()
 	a := gemmArgs{panel: ptr(panel, 0), ldx: ldx, ldside: ldside, ldy: 4 * ldy, blocks: nb, totals: ptr(scratch, 0)}

@@ -378,26 +378,40 @@ TEXT ·side32AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         8(AX), SI
+	MOVQ         8(AX), BX
+	MOVQ         40(AX), SI
+	MOVQ         48(AX), DI
+	MOVQ         56(AX), R8
 	VPBROADCASTD 32(AX), Z0
-	KXNORW       K1, K1, K1
+	KXNORW       K2, K2, K2
+
+token:
+	MOVQ  24(AX), R12
+	MOVQ  CX, R9
+	MOVQ  DX, R10
+	MOVQ  BX, R11
+	KMOVW K2, K1
 
 step:
-	CMPQ  BX, $0x10
+	CMPQ  R12, $0x10
 	JGE   whole
-	MOVL  $0x0000ffff, AX
-	BZHIL BX, AX, AX
-	KMOVW AX, K1
+	MOVL  $0x0000ffff, R11
+	BZHIL R12, R11, R11
+	KMOVW R11, K1
 
 whole:
-	VMOVDQU32.Z (CX), K1, Z1
+	VMOVDQU32.Z (R9), K1, Z1
 	VPMULLD     Z0, Z1, Z1
-	VMOVDQU32   Z1, K1, (DX)
-	ADDQ        $+64, CX
-	ADDQ        $+64, DX
-	SUBQ        $+16, BX
+	VMOVDQU32   Z1, K1, (R10)
+	ADDQ        $+64, R9
+	ADDQ        $+64, R10
+	SUBQ        $+16, R12
 	JG          step
+	ADDQ        DI, CX
+	ADDQ        DI, BX
+	ADDQ        R8, DX
+	DECQ        SI
+	JNZ         token
 	VZEROUPPER
 	RET
 
@@ -407,28 +421,42 @@ TEXT ·sideMinAVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         8(AX), SI
+	MOVQ         8(AX), BX
+	MOVQ         40(AX), SI
+	MOVQ         48(AX), DI
+	MOVQ         56(AX), R8
 	VPBROADCASTD 32(AX), Z0
-	KXNORW       K1, K1, K1
+	KXNORW       K2, K2, K2
+
+token:
+	MOVQ  24(AX), R12
+	MOVQ  CX, R9
+	MOVQ  DX, R10
+	MOVQ  BX, R11
+	KMOVW K2, K1
 
 step:
-	CMPQ  BX, $0x10
+	CMPQ  R12, $0x10
 	JGE   whole
-	MOVL  $0x0000ffff, AX
-	BZHIL BX, AX, AX
-	KMOVW AX, K1
+	MOVL  $0x0000ffff, R13
+	BZHIL R12, R13, R13
+	KMOVW R13, K1
 
 whole:
-	VCVTDQ2PS.Z (CX), K1, Z0
-	VMOVUPS.Z   (SI), K1, Z1
+	VCVTDQ2PS.Z (R9), K1, Z0
+	VMOVUPS.Z   (R11), K1, Z1
 	VMULPS      Z1, Z0, Z0
-	ADDQ        $+64, SI
-	VMOVDQU32   Z0, K1, (DX)
-	ADDQ        $+64, CX
-	ADDQ        $+64, DX
-	SUBQ        $+16, BX
+	ADDQ        $+64, R11
+	VMOVDQU32   Z0, K1, (R10)
+	ADDQ        $+64, R9
+	ADDQ        $+64, R10
+	SUBQ        $+16, R12
 	JG          step
+	ADDQ        DI, CX
+	ADDQ        DI, BX
+	ADDQ        R8, DX
+	DECQ        SI
+	JNZ         token
 	VZEROUPPER
 	RET
 
@@ -438,26 +466,40 @@ TEXT ·sideK32AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         8(AX), SI
+	MOVQ         8(AX), BX
+	MOVQ         40(AX), SI
+	MOVQ         48(AX), DI
+	MOVQ         56(AX), R8
 	VPBROADCASTD 32(AX), Z0
-	KXNORW       K1, K1, K1
+	KXNORW       K2, K2, K2
+
+token:
+	MOVQ  24(AX), R12
+	MOVQ  CX, R9
+	MOVQ  DX, R10
+	MOVQ  BX, R11
+	KMOVW K2, K1
 
 step:
-	CMPQ  BX, $0x10
+	CMPQ  R12, $0x10
 	JGE   whole
-	MOVL  $0x0000ffff, AX
-	BZHIL BX, AX, AX
-	KMOVW AX, K1
+	MOVL  $0x0000ffff, R11
+	BZHIL R12, R11, R11
+	KMOVW R11, K1
 
 whole:
-	VMOVDQU32.Z (CX), K1, Z1
+	VMOVDQU32.Z (R9), K1, Z1
 	VPMADDWD    Z0, Z1, Z1
-	VMOVDQU32   Z1, K1, (DX)
-	ADDQ        $+64, CX
-	ADDQ        $+64, DX
-	SUBQ        $+16, BX
+	VMOVDQU32   Z1, K1, (R10)
+	ADDQ        $+64, R9
+	ADDQ        $+64, R10
+	SUBQ        $+16, R12
 	JG          step
+	ADDQ        DI, CX
+	ADDQ        DI, BX
+	ADDQ        R8, DX
+	DECQ        SI
+	JNZ         token
 	VZEROUPPER
 	RET
 
@@ -467,26 +509,40 @@ TEXT ·sideK16AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         8(AX), SI
+	MOVQ         8(AX), BX
+	MOVQ         40(AX), SI
+	MOVQ         48(AX), DI
+	MOVQ         56(AX), R8
 	VPBROADCASTD 32(AX), Z0
-	KXNORW       K1, K1, K1
+	KXNORW       K2, K2, K2
+
+token:
+	MOVQ  24(AX), R12
+	MOVQ  CX, R9
+	MOVQ  DX, R10
+	MOVQ  BX, R11
+	KMOVW K2, K1
 
 step:
-	CMPQ  BX, $0x10
+	CMPQ  R12, $0x10
 	JGE   whole
-	MOVL  $0x0000ffff, AX
-	BZHIL BX, AX, AX
-	KMOVW AX, K1
+	MOVL  $0x0000ffff, R11
+	BZHIL R12, R11, R11
+	KMOVW R11, K1
 
 whole:
-	VPMOVSXWD.Z (CX), K1, Z1
+	VPMOVSXWD.Z (R9), K1, Z1
 	VPMULLD     Z0, Z1, Z1
-	VMOVDQU32   Z1, K1, (DX)
-	ADDQ        $+32, CX
-	ADDQ        $+64, DX
-	SUBQ        $+16, BX
+	VMOVDQU32   Z1, K1, (R10)
+	ADDQ        $+32, R9
+	ADDQ        $+64, R10
+	SUBQ        $+16, R12
 	JG          step
+	ADDQ        DI, CX
+	ADDQ        DI, BX
+	ADDQ        R8, DX
+	DECQ        SI
+	JNZ         token
 	VZEROUPPER
 	RET
 
@@ -496,25 +552,39 @@ TEXT ·sidePairsAVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         8(AX), SI
+	MOVQ         8(AX), BX
+	MOVQ         40(AX), SI
+	MOVQ         48(AX), DI
+	MOVQ         56(AX), R8
 	VPBROADCASTD 32(AX), Z0
-	KXNORW       K1, K1, K1
+	KXNORW       K2, K2, K2
+
+token:
+	MOVQ  24(AX), R12
+	MOVQ  CX, R9
+	MOVQ  DX, R10
+	MOVQ  BX, R11
+	KMOVW K2, K1
 
 step:
-	CMPQ  BX, $0x10
+	CMPQ  R12, $0x10
 	JGE   whole
-	MOVL  $0x0000ffff, AX
-	BZHIL BX, AX, AX
-	KMOVW AX, K1
+	MOVL  $0x0000ffff, R11
+	BZHIL R12, R11, R11
+	KMOVW R11, K1
 
 whole:
-	VMOVDQU32.Z (CX), K1, Z1
+	VMOVDQU32.Z (R9), K1, Z1
 	VPMADDWD    Z0, Z1, Z1
-	VPMOVDW     Z1, K1, (DX)
-	ADDQ        $+64, CX
-	ADDQ        $+32, DX
-	SUBQ        $+16, BX
+	VPMOVDW     Z1, K1, (R10)
+	ADDQ        $+64, R9
+	ADDQ        $+32, R10
+	SUBQ        $+16, R12
 	JG          step
+	ADDQ        DI, CX
+	ADDQ        DI, BX
+	ADDQ        R8, DX
+	DECQ        SI
+	JNZ         token
 	VZEROUPPER
 	RET

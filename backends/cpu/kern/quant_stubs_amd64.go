@@ -14,27 +14,27 @@ func quantizeQ8AVX512(a *quantArgs)
 //go:noescape
 func quantizeQ8KAVX512(a *quantArgs)
 
-// side32AVX512 computes n side numbers as makeSide does.
+// side32AVX512 computes n side numbers of each of several tokens as makeSide does.
 //
 //go:noescape
 func side32AVX512(a *sideArgs)
 
-// sideMinAVX512 computes n side numbers as makeSide does.
+// sideMinAVX512 computes n side numbers of each of several tokens as makeSide does.
 //
 //go:noescape
 func sideMinAVX512(a *sideArgs)
 
-// sideK32AVX512 computes n side numbers as makeSide does.
+// sideK32AVX512 computes n side numbers of each of several tokens as makeSide does.
 //
 //go:noescape
 func sideK32AVX512(a *sideArgs)
 
-// sideK16AVX512 computes n side numbers as makeSide does.
+// sideK16AVX512 computes n side numbers of each of several tokens as makeSide does.
 //
 //go:noescape
 func sideK16AVX512(a *sideArgs)
 
-// sidePairsAVX512 computes n side numbers as makeSide does.
+// sidePairsAVX512 computes n side numbers of each of several tokens as makeSide does.
 //
 //go:noescape
 func sidePairsAVX512(a *sideArgs)

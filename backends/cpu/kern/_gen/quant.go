@@ -7,8 +7,8 @@ import (
 
 // Offsets in quantArgs and sideArgs.
 const (
-	qaX, qaQ, qaScales, qaSums, qaBlocks = 0, 8, 16, 24, 32
-	saSums, saScales, saDst, saN, saOff  = 0, 8, 16, 24, 32
+	qaX, qaQ, qaScales, qaSums, qaBlocks                     = 0, 8, 16, 24, 32
+	saSums, saScales, saDst, saN, saOff, saT, saLdx, saLdDst = 0, 8, 16, 24, 32, 40, 48, 56
 )
 
 func genQuant() {
@@ -163,20 +163,26 @@ func quantQ8K() {
 	c.RET()
 }
 
-// side generates the side numbers of the panel kernels for one token.
+// side generates the side numbers of the panel kernels.
 func side(kind string) {
 	c.Function("side" + kind + "AVX512")
 	c.Attributes(noSplit)
 	c.Pragma("noescape")
-	c.Doc("side" + kind + "AVX512 computes n side numbers as makeSide does.")
+	c.Doc("side" + kind + "AVX512 computes n side numbers of each of several tokens as makeSide does.")
 	signature("sideArgs")
 	a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
 	get := func(off int) reg.GPVirtual { r := c.GP64(); c.MOVQ(at(a, off), r); return r }
-	sums, dst, n := get(saSums), get(saDst), get(saN)
-	scales := get(saScales)
-	off, k := c.ZMM(), c.K()
+	sums0, dst0, scales0, count := get(saSums), get(saDst), get(saScales), get(saT)
+	ldx, ldDst := get(saLdx), get(saLdDst)
+	off, k, all := c.ZMM(), c.K(), c.K()
 	c.VPBROADCASTD(at(a, saOff), off)
-	c.KXNORW(k, k, k)
+	c.KXNORW(all, all, all)
+	c.Label("token")
+	sums, dst, scales, n := c.GP64(), c.GP64(), c.GP64(), get(saN)
+	c.MOVQ(sums0, sums)
+	c.MOVQ(dst0, dst)
+	c.MOVQ(scales0, scales)
+	c.KMOVW(all, k)
 	c.Label("step")
 	c.CMPQ(n, operand.U8(16))
 	c.JGE(operand.LabelRef("whole"))
@@ -215,6 +221,11 @@ func side(kind string) {
 	c.ADDQ(operand.I8(out), dst)
 	c.SUBQ(operand.I8(16), n)
 	c.JG(operand.LabelRef("step"))
+	c.ADDQ(ldx, sums0)
+	c.ADDQ(ldx, scales0)
+	c.ADDQ(ldDst, dst0)
+	c.DECQ(count)
+	c.JNZ(operand.LabelRef("token"))
 	c.VZEROUPPER()
 	c.RET()
 }
