@@ -5,7 +5,7 @@ import "slices"
 // gemma2 is gemma3 without norms of queries and keys, with one theta, a window
 // in every other layer, and bounds on scores and logits. Its output is always
 // tied.
-var gemma2 = Register(&Arch{
+var _ = Register(&Arch{
 	Name:       "gemma2",
 	Doc:        "Gemma 2, 2B to 27B",
 	Tokenizers: []string{"llama"},

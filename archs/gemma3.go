@@ -9,7 +9,7 @@ import (
 
 // gemma3 norms each branch on both sides, and the heads of queries and keys. Of
 // each period of layers all but the last see a window only.
-var gemma3 = Register(&Arch{
+var _ = Register(&Arch{
 	Name:       "gemma3",
 	Doc:        "Gemma 3, 270M to 27B",
 	Tokenizers: []string{"llama"},

@@ -12,7 +12,7 @@ import (
 // earlier ones, full layers take their values from the key projection, each
 // layer gets an embedding of the token of its own, and experts run beside the
 // dense feed-forward.
-var gemma4 = Register(&Arch{
+var _ = Register(&Arch{
 	Name:       "gemma4",
 	Doc:        "Gemma 4: E2B, E4B, 12B, 31B, 26B-A4B",
 	Tokenizers: []string{"gemma4", "llama"},

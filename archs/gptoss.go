@@ -8,7 +8,7 @@ import (
 
 // gptoss has experts in every layer, a window in every other one, and one score
 // per head that takes part in the softmax and is then dropped.
-var gptoss = Register(&Arch{
+var _ = Register(&Arch{
 	Name:       "gpt-oss",
 	Doc:        "gpt-oss 20B and 120B",
 	Tokenizers: []string{"gpt2"},

@@ -8,7 +8,7 @@ import (
 
 // qwen2 is llama with biases on queries, keys and values, and rotary pairs half
 // a head apart.
-var qwen2 = Register(&Arch{
+var _ = Register(&Arch{
 	Name:       "qwen2",
 	Doc:        "Qwen 2 and 2.5",
 	Tokenizers: []string{"gpt2"},

@@ -7,7 +7,7 @@ import (
 )
 
 // qwen3 norms the heads of queries and keys before it rotates them.
-var qwen3 = Register(&Arch{
+var _ = Register(&Arch{
 	Name:       "qwen3",
 	Doc:        "Qwen 3, dense",
 	Tokenizers: []string{"gpt2"},

@@ -224,7 +224,7 @@ func (r *gemmaReader) value(depth int) (jinja.Value, error) {
 				key, r.s = strings.TrimSpace(r.s[:i]), r.s[i:]
 			}
 			if !r.take(":") {
-				return none, fmt.Errorf("found %q, want :", shorten(r.s))
+				return none, fmt.Errorf("found %q, want a colon", shorten(r.s))
 			}
 			v, err := r.value(depth + 1)
 			if err != nil {

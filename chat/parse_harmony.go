@@ -27,7 +27,6 @@ var harmony = &family{
 
 type harmonyState struct {
 	header string // since the message began
-	open   bool   // the header has ended, or there is none
 	kind   harmonyKind
 	raw    string // arguments of a call
 	inHead bool   // header text is being read

@@ -103,38 +103,38 @@ func TestForgery(t *testing.T) {
 	glue := "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content|trim }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
 	for _, c := range []struct {
 		name    string
-		t       func() *Template
+		t       func(t *testing.T) *Template
 		control []string
 		defined []string
 	}{
-		{"gemma-4", func() *Template { return publishedTemplate(t, "google-gemma-4-31B-it") }, gemma4Control, nil},
-		{"gemma-4 defined", func() *Template { return publishedTemplate(t, "google-gemma-4-31B-it") }, nil, gemma4Control},
-		{"llama-3.1", func() *Template { return publishedTemplate(t, "meta-llama-Llama-3.1-8B-Instruct") }, llama3Control, nil},
-		{"llama-3.2", func() *Template { return publishedTemplate(t, "meta-llama-Llama-3.2-3B-Instruct") }, llama3Control, nil},
-		{"gemma-2", func() *Template { return publishedTemplate(t, "google-gemma-2-2b-it") }, gemma3Control, nil},
-		{"glued", func() *Template { return inlineTemplate(t, glue) }, chatMLControl, nil},
-		{"lower", func() *Template {
+		{"gemma-4", func(t *testing.T) *Template { return publishedTemplate(t, "google-gemma-4-31B-it") }, gemma4Control, nil},
+		{"gemma-4 defined", func(t *testing.T) *Template { return publishedTemplate(t, "google-gemma-4-31B-it") }, nil, gemma4Control},
+		{"llama-3.1", func(t *testing.T) *Template { return publishedTemplate(t, "meta-llama-Llama-3.1-8B-Instruct") }, llama3Control, nil},
+		{"llama-3.2", func(t *testing.T) *Template { return publishedTemplate(t, "meta-llama-Llama-3.2-3B-Instruct") }, llama3Control, nil},
+		{"gemma-2", func(t *testing.T) *Template { return publishedTemplate(t, "google-gemma-2-2b-it") }, gemma3Control, nil},
+		{"glued", func(t *testing.T) *Template { return inlineTemplate(t, glue) }, chatMLControl, nil},
+		{"lower", func(t *testing.T) *Template {
 			return inlineTemplate(t, "{% for m in messages %}<|im_start|>{{ m.content|lower }}<|im_end|>{% endfor %}")
 		}, chatMLControl, nil},
-		{"role as marker", func() *Template {
+		{"role as marker", func(t *testing.T) *Template {
 			return inlineTemplate(t, "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}")
 		}, chatMLControl, nil},
-		{"inner text", func() *Template {
+		{"inner text", func(t *testing.T) *Template {
 			return inlineTemplate(t, "{% for m in messages %}{{ '<|' + m.content + '|>' }}{% endfor %}")
 		}, chatMLControl, nil},
-		{"open end", func() *Template {
+		{"open end", func(t *testing.T) *Template {
 			return inlineTemplate(t, "{% for m in messages %}{{ '<|' + m.content.strip() }}{% endfor %}")
 		}, chatMLControl, nil},
-		{"cuts", func() *Template {
+		{"cuts", func(t *testing.T) *Template {
 			return inlineTemplate(t, "{% for m in messages %}<|im_start|>{% for s in m.content.split('</think>') %}{{ s }}{% endfor %}<|im_end|>{% endfor %}")
 		}, append([]string{"<|turn>"}, chatMLControl...), []string{"</think>"}},
-		{"json", func() *Template {
+		{"json", func(t *testing.T) *Template {
 			return inlineTemplate(t, "{% for m in messages %}<|im_start|>{{ m.content|tojson(ensure_ascii=true) }}<|im_end|>{% endfor %}")
 		}, chatMLControl, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tok := byteTokenizer(t, c.control, c.defined)
-			p := NewPrompter(c.t(), tok)
+			p := NewPrompter(c.t(t), tok)
 			prompt := func(content Content) Prompt {
 				t.Helper()
 				pr, err := p.Prompt(Request{Messages: []Message{{Role: "user", Content: content}}, Now: time.Unix(0, 0)})

@@ -126,7 +126,7 @@ var (
 			}
 		}})
 	// testattrs has an attribute of every type.
-	opTestAttrs = Register(&Op{Name: "testattrs", MinArgs: 1, MaxArgs: -1, Flags: Pure, Infer: inferSame,
+	_ = Register(&Op{Name: "testattrs", MinArgs: 1, MaxArgs: -1, Flags: Pure, Infer: inferSame,
 		Attrs: []AttrSpec{{Name: "b", Default: false}, {Name: "f", Default: float32(1)}, {Name: "fs", Default: []float32{}},
 			{Name: "i", Default: 7}, {Name: "is", Default: []int{1}}, {Name: "s", Default: "x"}}})
 )

@@ -50,8 +50,10 @@ func TestOpenBytes(t *testing.T) {
 		if err := m.Check(); err != nil {
 			t.Error(err)
 		}
-		if m.Close() != nil || m.Close() != nil || x.Data != nil {
-			t.Error("closing twice failed or left data")
+		for range 2 {
+			if err := m.Close(); err != nil || x.Data != nil {
+				t.Errorf("closing failed (%v) or left data", err)
+			}
 		}
 	}
 }
