@@ -107,7 +107,11 @@ func (h *hasher) attrs(a Attrs) {
 
 func (h *hasher) typ(t Type) {
 	h.word(uint64(t.DType))
-	for _, d := range t.Shape {
+	h.shape(t.Shape)
+}
+
+func (h *hasher) shape(s Shape) {
+	for _, d := range s {
 		h.text(d.Name)
 		h.word(uint64(d.Size))
 	}

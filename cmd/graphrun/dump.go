@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // dumpFormats are the values of --dump.
-var dumpFormats = []string{"text", "dot", "json", "summary"}
+var dumpFormats = []string{"text", "dot", "html", "json", "summary"}
 
 // dumpFlags are the flags of graphrun --dump.
 type dumpFlags struct {
@@ -27,7 +28,7 @@ type dumpFlags struct {
 
 func (d *dumpFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&d.format, "dump", "", "print the compiled graph: text, dot, json or summary")
+	fs.StringVar(&d.format, "dump", "", "print the compiled graph: text, dot, html (every pass on one page), json or summary")
 	fs.Lookup("dump").NoOptDefVal = "text"
 	fs.StringVar(&d.pass, "pass", "", "with --dump: the state after this pass; \"build\" is before all")
 	fs.StringVarP(&d.out, "output", "o", "", "with --dump: write to this file instead of standard output")
@@ -47,6 +48,9 @@ func (d *dumpFlags) run(cmd *cobra.Command, args []string) error {
 	path, err := modelArg(args)
 	if err != nil {
 		return err
+	}
+	if d.format == "html" {
+		return d.html(cmd, path)
 	}
 	g, err := d.graph(cmd, path)
 	if err != nil {
@@ -81,6 +85,28 @@ func (d *dumpFlags) knownPass() error {
 		names = append(names, p.Name)
 	}
 	return usagef("--pass: unknown pass %q; known: %v", d.pass, names)
+}
+
+// html writes the page that shows the graph after every pass.
+func (d *dumpFlags) html(cmd *cobra.Command, path string) error {
+	if d.pass != "" {
+		return usagef("--pass: --dump=html shows the graph after every pass; leave --pass out")
+	}
+	var h graph.History
+	m, err := d.open(cmd, path, func(o *engine.Options) {
+		o.Threads, o.Overcommit = 1, true
+		o.OnPass = func(s graph.PassStat, g *graph.Graph) { h.Add(g, s) }
+	})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	h.Begin(m.Graph)
+	var buf bytes.Buffer
+	if err := h.WriteHTML(&buf, filepath.Base(m.File.Path)); err != nil {
+		return err
+	}
+	return writeOutput(cmd, d.out, buf.Bytes())
 }
 
 // graph compiles the model and returns its graph after the wanted pass. The
