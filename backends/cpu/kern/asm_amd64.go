@@ -12,6 +12,8 @@ const haveAsm = true
 
 func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
 	switch {
+	case !features.avx512 && features.avx2:
+		mulAVX2(y, ldy, w, x, ldx, T, lo, hi, scratch)
 	case !features.avx512:
 		mulGeneric(y, ldy, w, x, ldx, T, lo, hi)
 	case T < panelFrom(w.Type):
@@ -46,6 +48,9 @@ const rowPad = 64
 
 func scratchBytes(w *Mat, T int) int {
 	if !features.avx512 {
+		if features.avx2 {
+			return scratchAVX2(w, T)
+		}
 		return 0
 	}
 	need := 0
@@ -73,16 +78,21 @@ type quantArgs struct {
 
 func quantizeRow(t graph.DType, dst []byte, x []float32) {
 	blocks := len(x) / t.BlockElems()
-	if !features.avx512 || blocks == 0 {
+	if !features.avx2 && !features.avx512 || blocks == 0 {
 		quantizeRowGeneric(t, dst, x)
 		return
 	}
 	k := len(x)
 	a := quantArgs{x: ptr(x, 0), q: ptr(dst, 0), scales: ptr(dst, k), sums: ptr(dst, k+4*blocks), blocks: blocks}
-	if t == graph.Q8 {
+	switch {
+	case features.avx512 && t == graph.Q8:
 		quantizeQ8AVX512(&a)
-	} else {
+	case features.avx512:
 		quantizeQ8KAVX512(&a)
+	case t == graph.Q8:
+		quantizeQ8AVX2(&a)
+	default:
+		quantizeQ8KAVX2(&a)
 	}
 }
 

@@ -293,7 +293,9 @@ func TestSplit(t *testing.T) {
 	})
 }
 
-func TestMulAllocates(t *testing.T) {
+func TestMulAllocates(t *testing.T) { atLevels(t, testAllocates) }
+
+func testAllocates(t *testing.T) {
 	for _, typ := range weightTypes() {
 		w := randomMat(t, typ, 64, 512, 1)
 		for _, T := range []int{1, 4, 16} {

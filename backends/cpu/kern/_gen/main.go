@@ -27,6 +27,7 @@ const constraint = "amd64,gc,!noasm"
 // groups lists the output files with the functions that generate them.
 var groups = map[string]func(){
 	"gemm":    genGEMM,
+	"avx2":    genAVX2,
 	"dequant": genDequant,
 	"gemv":    genGEMV,
 	"unpack":  genUnpack,
