@@ -213,24 +213,25 @@ func mulFloatAVX2(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int
 	rb := w.rowBytes()
 	a := dotArgs{ldx: ldx, ldy: 4 * ldy, blocks: w.K / 16}
 	whole := a.blocks * 16
-	for n := lo; n < hi; n++ {
-		row := w.Data[n*rb : (n+1)*rb]
-		a.q = ptr(row, 0)
+	for n0 := lo; n0 < hi; n0 += decodedRows {
 		for t := 0; t < T; {
 			size := groupOf4(T - t)
-			if a.blocks > 0 {
-				a.x, a.y = ptr(x, t*ldx), ptr(y, t*ldy+n)
-				floatChunk(w.Type, size, &a)
-			}
-			for i := t; i < t+size; i++ {
-				s := float32(0)
-				for k := whole; k < w.K; k++ {
-					s += elem(w.Type, row, k) * f32at(x, i*ldx+4*k)
-				}
+			for n := n0; n < min(n0+decodedRows, hi); n++ {
+				row := w.Data[n*rb : (n+1)*rb]
 				if a.blocks > 0 {
-					s += y[i*ldy+n]
+					a.q, a.x, a.y = ptr(row, 0), ptr(x, t*ldx), ptr(y, t*ldy+n)
+					floatChunk(w.Type, size, &a)
 				}
-				y[i*ldy+n] = s
+				for i := t; whole < w.K && i < t+size; i++ {
+					s := float32(0)
+					for k := whole; k < w.K; k++ {
+						s += elem(w.Type, row, k) * f32at(x, i*ldx+4*k)
+					}
+					if a.blocks > 0 {
+						s += y[i*ldy+n]
+					}
+					y[i*ldy+n] = s
+				}
 			}
 			t += size
 		}
