@@ -44,6 +44,9 @@ type Options struct {
 	// Stop names the last pass to run, "" for all. A program needs all; the
 	// graph after a pass can be looked at.
 	Stop string
+	// Keep plans memory without reuse, so that every value of a step can be
+	// looked at after it: the program is then an Inspector. For finding faults.
+	Keep bool
 	// OnPass is called after each pass with what it did and the graph.
 	OnPass func(s graph.PassStat, g *graph.Graph)
 }
@@ -74,6 +77,16 @@ type Program interface {
 	Memory() Memory
 	// Close stops the workers and frees caches and activations.
 	Close() error
+}
+
+// Inspector is a Program whose values can be looked at: one of the ref backend,
+// or of the cpu backend under Options.Keep.
+type Inspector interface {
+	Program
+	// Value returns what the value with v's ID was in the last step, nil where
+	// the program does not compute or keep it. It stays valid until the next
+	// Run.
+	Value(v *graph.Value) *graph.Tensor
 }
 
 // Memory is the storage of a program in bytes.

@@ -56,13 +56,18 @@ func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (
 		}
 		graphs = []*graph.Graph{g, opt}
 	}
+	if o.Keep {
+		for _, g := range graphs {
+			spread(g)
+		}
+	}
 	arena, scratch := 0, 0
 	for _, g := range graphs {
 		arena = max(arena, g.Arena)
 	}
 	store.arena = alignedBytes(arena)
 	for _, g := range graphs {
-		pl, need, err := newPlan(g, store, p.inputs)
+		pl, need, err := newPlan(g, store, p.inputs, o.Keep)
 		if err != nil {
 			return nil, err
 		}

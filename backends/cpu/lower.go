@@ -49,3 +49,15 @@ func replan(g *graph.Graph, dims graph.Dims) (*graph.Graph, error) {
 	c.Bound = dims
 	return c, graph.MemPlan(c)
 }
+
+// spread gives every value of a planned graph a place of its own, so that all
+// are there after a step.
+func spread(g *graph.Graph) {
+	g.Arena = 0
+	for _, v := range g.Values {
+		if v.Mem != nil {
+			v.Mem.Offset = g.Arena
+			g.Arena += (v.Mem.Size + 63) &^ 63
+		}
+	}
+}

@@ -20,8 +20,9 @@ type planner struct {
 }
 
 // newPlan makes the instruction list of g, which memplan has gone over. It
-// returns the scratch bytes a worker needs.
-func newPlan(g *graph.Graph, store *storage, inputs []*graph.Value) (*plan, int, error) {
+// returns the scratch bytes a worker needs. keep remembers the tensors of all
+// values.
+func newPlan(g *graph.Graph, store *storage, inputs []*graph.Value, keep bool) (*plan, int, error) {
 	b := &planner{
 		plan: &plan{limit: g.Bound}, store: store, dims: g.Bound, layer: -2,
 		tensors: map[*graph.Value]*graph.Tensor{}, regions: map[*graph.Value]region{},
@@ -45,6 +46,12 @@ func newPlan(g *graph.Graph, store *storage, inputs []*graph.Value) (*plan, int,
 	}
 	for _, o := range g.Outputs {
 		b.plan.outputs = append(b.plan.outputs, b.tensors[o.Value])
+	}
+	if keep {
+		b.plan.kept = map[int]*graph.Tensor{}
+		for v, t := range b.tensors {
+			b.plan.kept[v.ID] = t
+		}
 	}
 	b.plan.sizes = make([]int, len(b.plan.names))
 	for i := range b.plan.sizes {

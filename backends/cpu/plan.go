@@ -44,6 +44,7 @@ type plan struct {
 	sized   []sized
 	inputs  []*graph.Tensor
 	outputs []*graph.Tensor
+	kept    map[int]*graph.Tensor // by value id, under Options.Keep
 }
 
 // sized is a dimension of a tensor that changes from step to step.

@@ -141,6 +141,14 @@ func (p *program) Output(name string) *graph.Tensor {
 	return nil
 }
 
+// Value implements backends.Inspector.
+func (p *program) Value(v *graph.Value) *graph.Tensor {
+	if p.last == nil {
+		return nil
+	}
+	return p.last.kept[v.ID]
+}
+
 // Graph implements backends.Program.
 func (p *program) Graph() *graph.Graph { return p.g }
 

@@ -27,12 +27,13 @@ func (Backend) Name() string { return "ref" }
 
 // Compile implements backends.Backend. Of the options only Dims matter.
 func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (backends.Program, error) {
-	p := &program{g: g.Clone(), max: o.Dims, kept: map[*graph.Value]*graph.Tensor{}, params: map[*graph.Value]any{}}
+	p := &program{g: g.Clone(), max: o.Dims, kept: map[*graph.Value]*graph.Tensor{}, params: map[*graph.Value]any{}, byID: map[int]*graph.Value{}}
 	p.dims = graph.Dims{}
 	for k, n := range o.Dims {
 		p.dims[k] = n
 	}
 	for _, v := range p.g.Values {
+		p.byID[v.ID] = v
 		if err := p.prepare(v, w); err != nil {
 			return nil, err
 		}
@@ -50,6 +51,7 @@ type program struct {
 	kept   map[*graph.Value]*graph.Tensor // weights, constants, caches
 	params map[*graph.Value]any
 	vals   map[*graph.Value]*graph.Tensor // of the last step
+	byID   map[int]*graph.Value
 	dense  []float32                      // one dequantized matrix
 	mem    backends.Memory
 }
@@ -180,8 +182,8 @@ func (p *program) Output(name string) *graph.Tensor {
 	return nil
 }
 
-// Value returns what v, a value of Graph, was in the last step.
-func (p *program) Value(v *graph.Value) *graph.Tensor { return p.vals[v] }
+// Value implements backends.Inspector.
+func (p *program) Value(v *graph.Value) *graph.Tensor { return p.vals[p.byID[v.ID]] }
 
 // CopyPage implements backends.Program.
 func (p *program) CopyPage(windowed bool, dst, src int) {

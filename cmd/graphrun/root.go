@@ -37,7 +37,7 @@ children's stories is used, which is part of the program.`,
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	d.register(root)
-	root.AddCommand(runCmd(), inspectCmd(), logitsCmd(), tokenizeCmd(), detokenizeCmd(), templateCmd(), perplexityCmd(), embedCmd(), chatCmd())
+	root.AddCommand(runCmd(), inspectCmd(), logitsCmd(), tokenizeCmd(), detokenizeCmd(), templateCmd(), perplexityCmd(), embedCmd(), chatCmd(), checkCmd())
 	root.AddCommand(benchCmd(), synthCmd())
 	return root
 }
