@@ -52,7 +52,7 @@ type program struct {
 	params map[*graph.Value]any
 	vals   map[*graph.Value]*graph.Tensor // of the last step
 	byID   map[int]*graph.Value
-	dense  []float32                      // one dequantized matrix
+	dense  []float32 // one dequantized matrix
 	mem    backends.Memory
 }
 
