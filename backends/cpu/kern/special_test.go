@@ -123,14 +123,15 @@ func FuzzMul(f *testing.F) {
 		ref := reference(w)
 		for i := range want {
 			g, e := float64(got[i]), float64(want[i])
-			if !finite(g) || !finite(e) {
-				if finite(g) != finite(e) {
-					t.Fatalf("%v N=%d K=%d T=%d: element %d is %v, want %v", wt, n, k, T, i, g, e)
-				}
-				continue
-			}
 			_, mag := ref.dot(i%n, acts(w, x[i/n*ldx:]))
-			if math.Abs(g-e) > 4*tolerance*mag+1e-37 {
+			if mag > 1e34 {
+				continue // products may overflow in one order and not in the other
+			}
+			if finite(g) != finite(e) {
+				t.Fatalf("%v N=%d K=%d T=%d: element %d is %v, want %v", wt, n, k, T, i, g, e)
+			}
+			// Subnormal scales may count as zero.
+			if math.Abs(g-e) > 4*tolerance*mag+1e-33 {
 				t.Fatalf("%v N=%d K=%d T=%d: element %d is %v, want %v", wt, n, k, T, i, g, e)
 			}
 		}
