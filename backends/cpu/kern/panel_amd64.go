@@ -55,8 +55,22 @@ func panelBytes(w *Mat) int {
 	return w.K / w.Type.BlockElems() * f.panelBlock(w.Type)
 }
 
+// panelBudget is the second-level cache that panels may fill together. All
+// panels in it are multiplied with a tile of tokens before the next tile, so
+// the activations, which come from the third level, are read that many times
+// less often.
+const panelBudget = 512 << 10
+
+// panelCount returns how many panels are held at a time.
+func panelCount(w *Mat, T int) int {
+	if T < 24 {
+		return 1 // unpacking dominates: one panel that stays close
+	}
+	return max(1, min(panelBudget/panelBytes(w), (w.N+panelRows-1)/panelRows))
+}
+
 func panelScratch(w *Mat, T int) int {
-	return totalsBytes + T*formats[w.Type].sideBytes(w.K) + panelBytes(w)
+	return totalsBytes + T*formats[w.Type].sideBytes(w.K) + panelCount(w, T)*panelBytes(w)
 }
 
 // sideArgs is what the kernels for side numbers take.
@@ -113,26 +127,33 @@ func mulPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, s
 		makeSides(f, side[t*ldside:], ldside, x[t*ldx:], ldx, min(512, T-t), w.K)
 	}
 	nb := w.K / w.Type.BlockElems()
-	a := gemmArgs{panel: ptr(panel, 0), ldx: ldx, ldside: ldside, ldy: 4 * ldy, blocks: nb, totals: ptr(scratch, 0)}
+	a := gemmArgs{ldx: ldx, ldside: ldside, ldy: 4 * ldy, blocks: nb, totals: ptr(scratch, 0)}
 	var u unpackArgs
-	for n := lo; n < hi; n += panelRows {
-		rows := min(panelRows, hi-n)
-		touch(w.Data[n*w.rowBytes() : (n+rows)*w.rowBytes()])
-		unpackPanel(w, panel, n, rows, 0, w.K, &u)
-		a.mask = lowBits(rows)
+	count, size := panelCount(w, T), panelBytes(w)
+	for n0 := lo; n0 < hi; n0 += count * panelRows {
+		end := min(n0+count*panelRows, hi)
+		for n := n0; n < end; n += panelRows {
+			rows := min(panelRows, end-n)
+			touch(w.Data[n*w.rowBytes() : (n+rows)*w.rowBytes()])
+			unpackPanel(w, panel[(n-n0)/panelRows*size:], n, rows, 0, w.K, &u)
+		}
 		for t, left := 0, T; left > 0; {
 			// Tiles of equal size, so that no small one is left over.
 			tiles := (left + 5) / 6
-			size := (left + tiles - 1) / tiles
-			a.x, a.scales, a.y = ptr(x, t*ldx), ptr(x, t*ldx+w.K), ptr(y, t*ldy+n)
+			tile := (left + tiles - 1) / tiles
+			a.x, a.scales = ptr(x, t*ldx), ptr(x, t*ldx+w.K)
 			a.side = unsafe.Pointer(unsafe.SliceData(side[t*ldside:]))
 			a.sums, a.ldsums = a.side, ldside
 			if ldside == 0 {
 				a.sums, a.ldsums = ptr(x, t*ldx+w.K+4*nb), ldx
 			}
-			gemmTile(w.Type, f, size, &a)
-			t += size
-			left -= size
+			for n := n0; n < end; n += panelRows {
+				a.mask = lowBits(min(panelRows, end-n))
+				a.panel, a.y = ptr(panel, (n-n0)/panelRows*size), ptr(y, t*ldy+n)
+				gemmTile(w.Type, f, tile, &a)
+			}
+			t += tile
+			left -= tile
 		}
 	}
 }
@@ -148,26 +169,32 @@ func touch(p []byte) {
 // mulFloatPanels is mulPanels for plain types, a block of k at a time.
 func mulFloatPanels(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
 	panel := scratch[totalsBytes:]
-	a := gemmArgs{panel: ptr(panel, 0), ldx: ldx, ldy: 4 * ldy}
+	a := gemmArgs{ldx: ldx, ldy: 4 * ldy}
 	var u unpackArgs
-	for n := lo; n < hi; n += panelRows {
-		rows := min(panelRows, hi-n)
-		a.mask = lowBits(rows)
-		if w.K <= floatBlock(w.Type) {
-			touch(w.Data[n*w.rowBytes() : (n+rows)*w.rowBytes()])
-		}
+	count, size := panelCount(w, T), panelBytes(w)
+	for n0 := lo; n0 < hi; n0 += count * panelRows {
+		end := min(n0+count*panelRows, hi)
 		for k := 0; k < w.K; k += floatBlock(w.Type) {
 			a.blocks = min(floatBlock(w.Type), w.K-k)
-			unpackPanel(w, panel, n, rows, k, a.blocks, &u)
-			a.init = 0
-			if k > 0 {
-				a.init = a.mask
+			for n := n0; n < end; n += panelRows {
+				rows := min(panelRows, end-n)
+				if w.K <= floatBlock(w.Type) {
+					touch(w.Data[n*w.rowBytes() : (n+rows)*w.rowBytes()])
+				}
+				unpackPanel(w, panel[(n-n0)/panelRows*size:], n, rows, k, a.blocks, &u)
 			}
 			for t := 0; t < T; {
-				size := floatTile(T - t)
-				a.x, a.y = ptr(x, t*ldx+4*k), ptr(y, t*ldy+n)
-				gemmFloatTile(w.Type, size, &a)
-				t += size
+				tile := floatTile(T - t)
+				a.x = ptr(x, t*ldx+4*k)
+				for n := n0; n < end; n += panelRows {
+					a.mask, a.init = lowBits(min(panelRows, end-n)), 0
+					if k > 0 {
+						a.init = a.mask
+					}
+					a.panel, a.y = ptr(panel, (n-n0)/panelRows*size), ptr(y, t*ldy+n)
+					gemmFloatTile(w.Type, tile, &a)
+				}
+				t += tile
 			}
 		}
 	}
