@@ -188,23 +188,23 @@ func (a *Attention) Attend(st *AttnStep, lo, hi, of int, shared *AttnShared, scr
 	from, to := total*lo/of, total*hi/of
 	w := attnWork{a: a, st: st, scratch: scratch, group: a.H / a.G}
 	at := 0
-	for g := range a.G {
-		for t := 0; t < st.T && at < to; {
-			s := a.spanOf(int(st.Pos[t]))
-			switch {
-			case split:
-				w.shareOut(shared, t, g, s, at, from, to)
-				at += s.cost()
-				t++
-			default:
-				n := a.tile(st, t, s)
-				if at >= from {
-					w.whole(t, n, g, s)
-				}
-				at += n * s.cost()
-				t += n
-			}
+	for t := 0; t < st.T && at < to; {
+		s := a.spanOf(int(st.Pos[t]))
+		n := 1
+		if !split {
+			n = a.tile(st, t, s)
 		}
+		// All heads of a tile before the next one: the rows of queries and
+		// results lie in as many memory pages as there are tokens.
+		for g := range a.G {
+			if split {
+				w.shareOut(shared, t, g, s, at, from, to)
+			} else if at >= from && at < to {
+				w.whole(t, n, g, s)
+			}
+			at += n * s.cost()
+		}
+		t += n
 	}
 }
 
@@ -230,9 +230,10 @@ func (w *attnWork) state(mem []byte, rows int) attnState {
 	return attnState{mem[:rows*k], mem[rows*k : rows*(k+64)], mem[rows*(k+64) : rows*(k+68)]}
 }
 
-// begin takes up a tile: it copies the queries, scaled, to the scratch memory.
-// It returns the rest of that memory.
-func (w *attnWork) begin(t, n, g int, s span) []byte {
+// begin takes up a tile: it copies the queries, scaled, to the scratch memory
+// and returns the rest of that. The tile is a value of its own, so that nothing
+// of it reaches the heap.
+func (w attnWork) begin(t, n, g int, s span) (attnWork, []byte) {
 	w.t, w.n, w.g, w.s, w.p = t, n, g, s, int(w.st.Pos[t])
 	rows, k, mem := n*w.group, w.a.K, w.scratch
 	w.q, mem = mem[:rows*4*k], mem[rows*4*k:]
@@ -244,12 +245,13 @@ func (w *attnWork) begin(t, n, g int, s span) []byte {
 		o := (t+i)*w.st.LdQ + g*w.group*k
 		scaleTo(w.q[i*w.group*4*k:], w.st.Q[o:o+w.group*k], w.a.Scale)
 	}
-	return mem
+	return w, mem
 }
 
 // whole computes all ranges of a tile.
 func (w *attnWork) whole(t, n, g int, s span) {
-	mem := w.begin(t, n, g, s)
+	tile, mem := w.begin(t, n, g, s)
+	w = &tile
 	rows := n * w.group
 	total, part := w.state(mem, rows), w.state(mem[w.a.stateBytes(rows):], rows)
 	w.positions(s.lo, total)
@@ -281,7 +283,8 @@ func (w *attnWork) shareOut(shared *AttnShared, t, g int, s span, at, from, to i
 		w.whole(t, 1, g, s)
 		return
 	}
-	w.begin(t, 1, g, s)
+	tile, _ := w.begin(t, 1, g, s)
+	w = &tile
 	size, item := w.a.stateBytes(w.group), g*w.st.T+t
 	slot := func(r int) attnState { return w.state(shared.slots[(item*attnRanges+r-s.lo)*size:], w.group) }
 	for r := lo; r <= hi; r++ {

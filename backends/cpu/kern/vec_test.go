@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -448,10 +449,20 @@ func BenchmarkVector(b *testing.B) {
 			{"f16-key", func() { StoreKeyF16(half, x) }},
 		} {
 			b.Run(fmt.Sprintf("%s/%d/%s", f.name, n, Level()), func(b *testing.B) {
-				b.SetBytes(int64(4 * n))
+				b.SetBytes(int64(4 * n * 100))
+				// Batches, as the clock of processor time is coarse.
+				const batch = 100
+				var took []float64
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
 				for b.Loop() {
-					f.run()
+					start := cpuTime()
+					for range batch {
+						f.run()
+					}
+					took = append(took, (cpuTime()-start).Seconds()/batch)
 				}
+				reportCPU(b, took, 1, float64(4*n), 0)
 			})
 		}
 	}
