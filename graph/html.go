@@ -23,7 +23,8 @@ var (
 // single file that needs no network. file is what the graph was made from, for
 // the headline.
 //
-// Bytes and multiply-adds are those of a step of one token and of the largest
+// The page of the same graph is always the same: it does not tell how long
+// passes took. Bytes and multiply-adds are those of a step of one token and of the largest
 // step of the binding, where the graph has one.
 func (h *History) WriteHTML(w io.Writer, file string) error {
 	data, err := json.Marshal(h.page(file)) // escapes <, > and &
@@ -82,7 +83,6 @@ type (
 	}
 	pagePass struct {
 		Name string `json:"name"`
-		NS   int64  `json:"ns"`
 		Off  bool   `json:"off,omitempty"`
 	}
 )
@@ -171,7 +171,7 @@ func (h *History) kinds() []int {
 func (p *pager) state(s *state) {
 	c := pageState{Recs: make([]int, len(s.graph.Values)), Outputs: []jsonOutput{}, Arena: s.graph.Arena}
 	for _, t := range s.passes {
-		c.Passes = append(c.Passes, pagePass{t.Pass, t.Duration.Nanoseconds(), t.Disabled})
+		c.Passes = append(c.Passes, pagePass{t.Pass, t.Disabled})
 	}
 	for i, v := range s.graph.Values {
 		c.Recs[i] = p.record(v)

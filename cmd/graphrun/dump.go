@@ -16,7 +16,7 @@ import (
 )
 
 // dumpFormats are the values of --dump.
-var dumpFormats = []string{"text", "dot", "html", "json", "summary"}
+var dumpFormats = []string{"text", "dot", "svg", "html", "json", "summary"}
 
 // dumpFlags are the flags of graphrun --dump.
 type dumpFlags struct {
@@ -24,13 +24,15 @@ type dumpFlags struct {
 	format string
 	pass   string
 	out    string
+	layers bool
 }
 
 func (d *dumpFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&d.format, "dump", "", "print the compiled graph: text, dot, html (every pass on one page), json or summary")
+	fs.StringVar(&d.format, "dump", "", "print the compiled graph: text, dot, svg, html (every pass on one page), json or summary")
 	fs.Lookup("dump").NoOptDefVal = "text"
 	fs.StringVar(&d.pass, "pass", "", "with --dump: the state after this pass; \"build\" is before all")
+	fs.BoolVar(&d.layers, "all-layers", false, "with --dump=svg: draw every layer, not one of each kind")
 	fs.StringVarP(&d.out, "output", "o", "", "with --dump: write to this file instead of standard output")
 	d.modelFlags.register(cmd)
 }
@@ -62,6 +64,8 @@ func (d *dumpFlags) run(cmd *cobra.Command, args []string) error {
 		err = g.WriteText(&buf)
 	case "dot":
 		err = g.WriteDot(&buf, graph.DotOptions{})
+	case "svg":
+		err = g.WriteSVG(&buf, graph.SVGOptions{AllLayers: d.layers})
 	case "json":
 		err = g.WriteJSON(&buf, g.Bound)
 	case "summary":

@@ -41,7 +41,7 @@ func TestUsage(t *testing.T) {
 		{"run " + model + " hi --passes -nosuch", `unknown pass "nosuch"; known: constfold`},
 		{"run " + model + " hi --passes -memplan", "required"},
 		{"inspect " + model + " -o xml", `"xml"`},
-		{"--dump=svg " + model, `"svg"`},
+		{"--dump=pdf " + model, `"pdf"`},
 		{"--dump --pass nosuch " + model, `unknown pass "nosuch"; known: [build constfold`},
 	} {
 		refused(t, exitUsage, strings.Fields(c.args), c.parts)

@@ -32,7 +32,6 @@
     for (; n >= 1000 && u < 4; n /= 1000) u++;
     return (n >= 100 ? n.toFixed(1) : n.toFixed(2)) + units[u];
   }
-  const took = (ns) => (ns >= 1e6 ? (ns / 1e6).toFixed(2) + " ms" : Math.round(ns / 1e3) + " µs");
 
   // What the page shows now.
   const view = {
@@ -361,12 +360,14 @@
     s += `<h3>Operations as compiled</h3><table><tr><th></th><th>n</th><th>mult-adds</th><th>bytes</th></tr>`;
     for (const [name, x] of rows) s += `<tr><td>${esc(name)}</td><td>${x[0]}</td><td class="share">${x[2] ? count(x[2]) : ""}${share(x[2], macs)}</td><td class="share">${x[1] ? bytes(x[1]) : ""}${share(x[1], moved)}</td></tr>`;
     s += `<tr><td>together</td><td></td><td>${count(macs)}</td><td>${bytes(moved)}</td></tr></table>`;
-    s += `<h3>Passes</h3><table><tr><th></th><th>values</th><th>took</th></tr>`;
+    s += `<h3>Passes</h3><table><tr><th></th><th>values</th><th>made</th><th>changed</th><th>removed</th></tr>`;
     for (const c of cols) {
-      for (const p of c.data.passes) {
-        if (p.name === "build") continue;
-        s += `<tr><td>${esc(p.name)}</td><td>${p.off ? "off" : c.recs.length.toLocaleString("en")}</td><td>${p.off ? "" : took(p.ns)}</td></tr>`;
-      }
+      c.data.passes.forEach((p, i) => {
+        if (p.name === "build") return;
+        const n = i > 0 ? { new: 0, changed: 0, gone: 0 } : c.counts, some = (x) => x || "";
+        s += `<tr><td>${esc(p.name)}</td>` + (p.off ? `<td colspan="4">off</td></tr>` :
+          `<td>${c.recs.length.toLocaleString("en")}</td><td class="plus">${some(n.new)}</td><td class="tilde">${some(n.changed)}</td><td class="minus">${some(n.gone)}</td></tr>`);
+      });
     }
     return s + "</table>";
   }
@@ -745,9 +746,8 @@
       [[c.new, "plus", "+", "made"], [c.changed, "tilde", "~", "changed"], [c.gone, "minus", "−", "removed"]]
         .filter(([n]) => n).map(([n, cls, sign, word]) => `<span class="${cls}" title="${n} ${word}">${sign}${n}</span>`).join("") || `<span>${col.mem.size && !cols[col.i - 1].mem.size ? bytes(col.data.arena) + " arena" : "order only"}</span>`;
     const [first, ...same] = col.data.passes;
-    const ns = col.data.passes.reduce((n, p) => n + p.ns, 0);
     el.innerHTML = `<header><h2>${esc(first.name)}${same.map((p) => ` <span class="${p.off ? "off" : "same"}" title="${p.off ? "switched off" : "changed nothing"}">${p.off ? "" : "= "}${esc(p.name)}</span>`).join("")}</h2>` +
-      `<p><span>${plural(col.recs.length, "value")}</span>${marks}${ns ? `<span>${took(ns)}</span>` : ""}</p></header>` +
+      `<p><span>${plural(col.recs.length, "value")}</span>${marks}</p></header>` +
       `<div class="list" role="listbox" tabindex="0" aria-label="after ${esc(first.name)}"><div class="space" role="presentation"></div></div>`;
     col.list = el.querySelector(".list");
     col.space = el.querySelector(".space");
