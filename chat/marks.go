@@ -2,6 +2,7 @@ package chat
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -46,6 +47,7 @@ func newSpellings(texts []string) *spellings {
 	}
 	slices.Sort(s.forward)
 	slices.Sort(s.backward)
+	s.forward, s.backward = slices.Compact(s.forward), slices.Compact(s.backward)
 	s.inside = inside.String()
 	return s
 }
@@ -53,17 +55,21 @@ func newSpellings(texts []string) *spellings {
 // begins reports whether s has a token at its start, or is itself the start of
 // one.
 func begins(sorted []string, s string) (whole, partial bool) {
-	// Texts that are a start of s, or that s is a start of, surround the place
-	// where s belongs.
-	i, found := slices.BinarySearch(sorted, s)
-	if found {
-		return true, true
+	// sorted[lo:hi] are the texts that agree with s in its first n bytes.
+	lo, hi := 0, len(sorted)
+	for n := range len(s) {
+		if lo < hi && len(sorted[lo]) == n {
+			whole = true
+			lo++ // texts are unique: the others are longer
+		}
+		c := s[n]
+		lo += sort.Search(hi-lo, func(k int) bool { return sorted[lo+k][n] >= c })
+		hi = lo + sort.Search(hi-lo, func(k int) bool { return sorted[lo+k][n] > c })
+		if lo == hi {
+			return whole, false
+		}
 	}
-	partial = i < len(sorted) && strings.HasPrefix(sorted[i], s)
-	for n := 1; n <= len(s) && !whole; n++ {
-		_, whole = slices.BinarySearch(sorted, s[:n])
-	}
-	return whole, partial
+	return whole || len(sorted[lo]) == len(s), true
 }
 
 // places calls mark with the bytes of s that must be marked. In names, such as
@@ -99,13 +105,14 @@ func (p *spellings) places(s string, name bool, cuts []string, mark func(i int))
 	}
 	slices.Sort(bounds)
 	bounds = slices.Compact(bounds)
+	seen := map[string]bool{} // whether a part is inside a token
 	for k := range len(bounds) - 1 {
-		p.edges(low, bounds[k], bounds[k+1], name, mark)
+		p.edges(low, bounds[k], bounds[k+1], name, seen, mark)
 	}
 }
 
 // edges looks for parts of tokens at both ends of low[from:to].
-func (p *spellings) edges(low string, from, to int, name bool, mark func(i int)) {
+func (p *spellings) edges(low string, from, to int, name bool, seen map[string]bool, mark func(i int)) {
 	part := low[from:to]
 	trimmed := strings.TrimFunc(part, isSpace)
 	if trimmed == "" {
@@ -133,8 +140,15 @@ func (p *spellings) edges(low string, from, to int, name bool, mark func(i int))
 			}
 		}
 	}
-	if !name && len(trimmed) < p.longest && strings.Contains(p.inside, trimmed) {
-		mark(left)
+	if !name && len(trimmed) < p.longest {
+		in, known := seen[trimmed]
+		if !known {
+			in = strings.Contains(p.inside, trimmed)
+			seen[trimmed] = in
+		}
+		if in {
+			mark(left)
+		}
 	}
 }
 

@@ -379,3 +379,24 @@ func TestTemplateNames(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// BenchmarkPrompt renders and encodes a conversation of one long message.
+func BenchmarkPrompt(b *testing.B) {
+	tok, err := loaders.OpenTokenizer(shared.Path(b, "tokenizers", "llama3.tokenizer.json.gz"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := NewPrompter(publishedTemplate(b, "meta-llama-Llama-3.1-8B-Instruct"), tok)
+	for _, c := range []struct{ name, text string }{
+		{"prose", strings.Repeat("The quick brown fox jumps. ", 4000)}, {"angles", strings.Repeat("<", 100000)}, {"markers", strings.Repeat("<|eot_id|>", 10000)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(c.text)))
+			for b.Loop() {
+				if _, err := p.Prompt(Request{Messages: []Message{UserMessage(c.text)}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
