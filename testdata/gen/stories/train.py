@@ -27,10 +27,11 @@ from torch.nn import functional as F
 import vocab
 from corpus import stories
 from model import CONFIG, Model
+from muon import Muon
 
 MODEL_SEED, HELD_SEED, VOCAB_SEED, DATA_SEED = 1, 2, 3, 100
 PROCESSES = 2
-TOKENS = 1024  # per step and process
+TOKENS = 1024  # per step and process, about
 AVERAGE = 16  # steps between averages
 
 
@@ -76,15 +77,31 @@ def held_out(model, voc, texts):
     return total / count
 
 
-def average(model, opt):
+def average(model, opts):
     """Replaces weights and moments by their mean over the processes."""
     tensors = [p.data for p in model.parameters()]
-    tensors += [s[k] for s in opt.state.values() for k in ("exp_avg", "exp_avg_sq")]
+    tensors += [s[k] for o in opts for s in o.state.values() for k in ("exp_avg", "exp_avg_sq") if k in s]
     flat = torch.cat([t.flatten() for t in tensors])
     dist.all_reduce(flat)
     flat /= PROCESSES
     for t, part in zip(tensors, flat.split([t.numel() for t in tensors])):
         t.copy_(part.view_as(t))
+
+
+def optimizers(model, lr, muon):
+    """Returns AdamW for everything, or, if muon is a rate, AdamW for embedding and norms and Muon for the matrices of layers."""
+    layer = {n: p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n}
+    rest = [p for n, p in model.named_parameters() if n not in layer]
+    groups = [dict(params=rest, weight_decay=0.0)]
+    if not muon:
+        groups.append(dict(params=list(layer.values()), weight_decay=0.1))
+    opts = [torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))]
+    if muon:
+        H, G, K, F = (CONFIG[n] for n in "HGKF")
+        stacked = {"qkv": [H * K, G * K, G * K], "gate_up": [F, F]}
+        pairs = [(p, stacked.get(n.split(".")[2], [p.shape[0]])) for n, p in layer.items()]
+        opts.append(Muon(pairs, lr=muon, decay=0.1))
+    return opts
 
 
 def run(rank, args):
@@ -97,16 +114,16 @@ def run(rank, args):
     voc = load_vocab(args.out)
     model = Model(len(voc.pieces))
     held = list(stories(HELD_SEED, 300))
-    decay = [p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n]
-    plain = [p for n, p in model.named_parameters() if p.dim() < 2 or "embed" in n]
-    opt = torch.optim.AdamW([dict(params=decay, weight_decay=0.1), dict(params=plain, weight_decay=0.0)],
-                            lr=args.lr, betas=(0.9, 0.98))
-    path, first = os.path.join(args.out, "checkpoint.pt"), 0
+    opts = optimizers(model, args.lr, args.muon)
+    path, first, begin = os.path.join(args.out, "checkpoint.pt"), 0, 0
     if os.path.exists(path):
         saved = torch.load(path)
         model.load_state_dict(saved["model"])
-        opt.load_state_dict(saved["opt"])
-        first = saved["step"]
+        first = begin = saved["step"]
+        if len(saved["opts"]) == len(opts):
+            begin = saved["begin"]
+            for opt, state in zip(opts, saved["opts"]):
+                opt.load_state_dict(state)
 
     def report(*words):
         if rank == 0:
@@ -114,7 +131,7 @@ def run(rank, args):
 
     def save(step):
         if rank == 0:
-            torch.save(dict(model=model.state_dict(), opt=opt.state_dict(), step=step), path + ".tmp")
+            torch.save(dict(model=model.state_dict(), opts=[o.state_dict() for o in opts], step=step, begin=begin), path + ".tmp")
             os.replace(path + ".tmp", path)
 
     report("parameters:", sum(p.numel() for p in model.parameters()))
@@ -123,26 +140,28 @@ def run(rank, args):
     for step in range(first, args.steps):
         if source is None or step == turn:
             phase = int(step >= turn)
-            source = batches(voc, set(held), (256, CONFIG["context"])[phase], phase, rank, step - turn * phase)
-        fall = max(0, step - turn) / (args.steps - turn)
-        lr = args.lr * min((step + 1) / 200, 0.5 + 0.5 * math.cos(math.pi * fall))
-        for g in opt.param_groups:
-            g["lr"] = lr
+            source = batches(voc, set(held), (args.rows, CONFIG["context"])[phase], phase, rank, step - turn * phase)
+        fall = max(0, step - turn) / max(1, args.steps - turn)
+        rate = min((step - begin + 1) / args.warm, 0.5 + 0.5 * math.cos(math.pi * fall))
+        for opt, peak in zip(opts, (args.lr, args.muon)):
+            for g in opt.param_groups:
+                g["lr"] = peak * rate
         batch = next(source)
         loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
-        opt.zero_grad()
+        model.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        opt.step()
+        for opt in opts:
+            opt.step()
         mean = loss.item() if mean is None else 0.98 * mean + 0.02 * loss.item()
         if (step + 1) % AVERAGE == 0:
-            average(model, opt)
+            average(model, opts)
             if (step + 1) % (2 * AVERAGE) == 0:
-                report(f"step {step + 1} loss {mean:.4f} lr {lr:.2e} {(time.time() - start) / (step + 1 - first):.3f} s/step")
+                report(f"step {step + 1} loss {mean:.4f} rate {rate:.3f} {(time.time() - start) / (step + 1 - first):.3f} s/step")
             if time.time() - last > 120:
                 save(step + 1)
                 last = time.time()
-    average(model, opt)
+    average(model, opts)
     save(args.steps)
     if rank == 0:
         loss = held_out(model, voc, held)
@@ -155,6 +174,9 @@ def main():
     ap.add_argument("--steps", type=int, default=4000)
     ap.add_argument("--tail", type=float, default=0.4, help="fraction of the steps in the second phase")
     ap.add_argument("--lr", type=float, default=3e-3)
+    ap.add_argument("--muon", type=float, default=0.0, help="rate of Muon for the matrices; 0: AdamW for all")
+    ap.add_argument("--warm", type=int, default=200, help="steps of warm-up")
+    ap.add_argument("--rows", type=int, default=256, help="tokens of a row in the first phase")
     ap.add_argument("--port", type=int, default=29531, help="where the processes meet")
     args = ap.parse_args()
     os.makedirs(args.out, exist_ok=True)
