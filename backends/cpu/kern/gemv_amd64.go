@@ -75,9 +75,10 @@ var gemvs = [graph.Q8]gemvFormat{
 	graph.BF16:   {prepAsIs, 64, 256},
 }
 
-// rowsPerCall bounds the time spent inside assembly, which cannot be
-// preempted: 64 rows of 8192 elements take about 20 µs.
-const rowsPerCall = 64
+// rowsPerCall returns how many rows of k elements are multiplied with T tokens
+// in one call, so that the time inside assembly, where nothing can interrupt a
+// goroutine, stays near 100 µs.
+func rowsPerCall(k, T int) int { return max(1, min(64, 2<<20/(k*T))) }
 
 // superTail is the size of a single superblock in the arrangement prepSuper.
 const superTail = 384
@@ -112,8 +113,9 @@ func mulRows(g *gemvFormat, y []float32, ldy int, w *Mat, x []byte, ldx int, T, 
 	if g.prep == prepAsIs {
 		a.mask[0] = lowBits(a.tail)
 	}
-	for n := lo; n < hi; n += rowsPerCall {
-		a.rows = min(rowsPerCall, hi-n)
+	chunk := rowsPerCall(w.K, min(T, most))
+	for n := lo; n < hi; n += chunk {
+		a.rows = min(chunk, hi-n)
 		a.w = ptr(w.Data, n*rb)
 		for t := 0; t < T; {
 			// Equal groups, so that no small one is left over.

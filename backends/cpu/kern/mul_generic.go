@@ -36,7 +36,7 @@ func mulRow32(y []float32, ldy int, w *Mat, f *format, row, x []byte, ldx int, T
 		for t := range T {
 			xt := x[t*ldx:]
 			dot := int32(0)
-			for i, v := range xt[b*32 : b*32+32] {
+			for i, v := range (*[32]byte)(xt[b*32:]) {
 				dot += int32(int8(v)) * int32(blk.q[i])
 			}
 			v := blk.d * float32(dot)
@@ -58,8 +58,9 @@ func mulRow256(y []float32, ldy int, w *Mat, f *format, row, x []byte, ldx int, 
 			v, mins := float32(0), int32(0)
 			for j := range 16 {
 				dot := int32(0)
-				for i, a := range xt[b*256+16*j : b*256+16*j+16] {
-					dot += int32(int8(a)) * int32(blk.q[16*j+i])
+				q := (*[16]int8)(blk.q[16*j:])
+				for i, a := range (*[16]byte)(xt[b*256+16*j:]) {
+					dot += int32(int8(a)) * int32(q[i])
 				}
 				v += blk.d * float32(blk.sc[j]) * float32(dot)
 				mins += int32(blk.mn[j]) * int32(i16at(xt, w.K+4*nb+2*(16*b+j)))

@@ -102,8 +102,19 @@ func unpackQuants(p []byte, q *[32]int8, off, r int) {
 }
 
 // panelMin, if not 0, replaces the number of tokens from which on panels are
-// used. Tests set it.
+// used. Uniform and tests set it.
 var panelMin int
+
+// Uniform makes results independent of the number of tokens, bit for bit, by
+// using panels for one token as well as for many; without it a product of a
+// few tokens adds in another order than one of many. It makes products of one
+// token about half as fast. ScratchBytes changes, so it must be set before
+// programs are compiled and not beside other calls of the package.
+func Uniform() (restore func()) {
+	old := panelMin
+	panelMin = 1
+	return func() { panelMin = old }
+}
 
 // sideKind is what the panel kernels need beside the activation rows.
 type sideKind int
