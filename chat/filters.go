@@ -60,6 +60,8 @@ var scope = sync.OnceValue(func() map[string]jinja.Value {
 			vars[filterName+name] = jinja.NewCallable(name, fn)
 		}
 	}
+	vars[attrName] = jinja.NewCallable("attribute", attrFilter)
+	vars[itemName] = jinja.NewCallable("item", itemFilter)
 	for name, test := range tests {
 		for prefix, want := range map[string]bool{testName: true, notName: false} {
 			vars[prefix+name] = jinja.NewCallable(name, func(a []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
@@ -261,6 +263,43 @@ func attribute(v jinja.Value, path string) jinja.Value {
 		}
 	}
 	return v
+}
+
+// attrFilter is x.name.
+func attrFilter(a []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+	if a[0].IsUndefined() {
+		return a[0], fmt.Errorf("an undefined value has no attribute %q", a[1].AsString())
+	}
+	return attribute(a[0], a[1].AsString()), nil
+}
+
+// itemFilter is x[key]. What is not there is undefined.
+func itemFilter(a []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+	if len(a) != 2 {
+		return jinja.Undefined(), errors.New("brackets hold no key")
+	}
+	v, key := a[0], a[1]
+	switch {
+	case v.IsUndefined():
+		return v, fmt.Errorf("an undefined value has no item %s", string(appendRepr(nil, key, 0)))
+	case v.IsDict():
+		if x, ok := v.AsDict().Get(printText(key)); ok && !key.IsNone() {
+			return x, nil
+		}
+	case key.IsInt() || key.IsBool():
+		items, err := itemsOf(v)
+		if err != nil {
+			break
+		}
+		i := int(number(key))
+		if i < 0 {
+			i += len(items)
+		}
+		if i >= 0 && i < len(items) {
+			return items[i], nil
+		}
+	}
+	return jinja.Undefined(), nil
 }
 
 // option returns an argument given by place or by name.

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -20,7 +21,10 @@ import (
 //   - what an expression prints goes through the function str_;
 //   - filters, and tests as filters, get names of our own, which the library
 //     looks up among the variables: see filters.go;
+//   - x.y and x[y] become filters too, which refuse what is undefined;
 //   - string literals are decoded here;
+//   - names that a loop sets are put back to what they are outside before each
+//     turn;
 //   - loops and macros begin with a call that counts.
 
 // Names of the functions a rewritten template calls.
@@ -29,6 +33,9 @@ const (
 	tickName   = "graphrun_tick"
 	enterName  = "graphrun_enter"
 	leaveName  = "graphrun_leave"
+	attrName   = "graphrun_attr"
+	itemName   = "graphrun_item"
+	outerName  = "graphrun_outer_"
 	filterName = "graphrun_"
 	testName   = "graphrun_is_"
 	notName    = "graphrun_isnot_"
@@ -38,10 +45,26 @@ const (
 type rewriter struct {
 	src      string
 	at       int
-	out      strings.Builder
+	out      chunks
 	lines    int      // newlines of src up to at, less those in out
+	frames   []*frame // loops and macros around at
+	loops    int      // that have begun
 	literals []string // texts the template can print
 	starting bool     // at is the start of a line
+}
+
+// chunks is text of which parts are filled in later.
+type chunks []string
+
+func (c *chunks) WriteString(s string) { *c = append(*c, s) }
+
+// frame is a loop, or a macro or call block, whose names are its own.
+type frame struct {
+	number        int
+	loop          bool
+	own           []string // names that the loop goes through
+	set           []string // names that it sets
+	before, after int      // chunks before the loop and at the start of its body
 }
 
 // rewrite returns the template for the library and the texts it can print.
@@ -53,7 +76,7 @@ func rewrite(src string) (out string, literals []string, err error) {
 			return "", nil, err
 		}
 	}
-	return r.out.String(), r.literals, nil
+	return strings.Join(r.out, ""), r.literals, nil
 }
 
 // next takes the text up to a tag, and the tag.
@@ -125,7 +148,7 @@ func (r *rewriter) emit(s string) {
 	r.lines -= strings.Count(s, "\n")
 	r.out.WriteString("{{" + quoteJinja(s))
 	for ; r.lines > 0; r.lines-- {
-		r.out.WriteByte('\n')
+		r.out.WriteString("\n")
 	}
 	r.out.WriteString("}}")
 }
@@ -170,17 +193,73 @@ func (r *rewriter) block(open int) error {
 	if err != nil {
 		return err
 	}
+	var top *frame
+	if n := len(r.frames); n > 0 {
+		top = r.frames[n-1]
+	}
+	switch word {
+	case "for":
+		r.loops++
+		f := &frame{number: r.loops, loop: true, before: len(r.out), own: loopNames(code)}
+		r.out.WriteString("")
+		r.out.WriteString("{%" + code + "%}{{" + tickName + "()}}")
+		f.after = len(r.out)
+		r.out.WriteString("")
+		r.frames = append(r.frames, f)
+		return nil
+	case "macro", "call":
+		r.frames = append(r.frames, &frame{})
+	case "endfor", "endmacro", "endcall":
+		if top == nil || top.loop != (word == "endfor") {
+			return r.errorf(open, "%s without its beginning", word)
+		}
+		r.frames = r.frames[:len(r.frames)-1]
+		for _, name := range top.set {
+			outer := outerName + strconv.Itoa(top.number) + "_" + name
+			r.out[top.before] += "{%set " + outer + "=" + name + "%}"
+			r.out[top.after] += "{%set " + name + "=" + outer + "%}"
+		}
+	case "set":
+		if name := setName(code); top != nil && top.loop && name != "" && !slices.Contains(top.set, name) && !slices.Contains(top.own, name) {
+			top.set = append(top.set, name)
+		}
+	}
 	if word == "endmacro" {
 		r.out.WriteString("{{" + leaveName + "()}}")
 	}
 	r.out.WriteString("{%" + code + "%}")
-	switch word {
-	case "for":
-		r.out.WriteString("{{" + tickName + "()}}")
-	case "macro":
+	if word == "macro" {
 		r.out.WriteString("{{" + enterName + "()}}")
 	}
 	return nil
+}
+
+// loopNames returns the names between for and in.
+func loopNames(code string) []string {
+	code = strings.TrimPrefix(strings.TrimSpace(code), "for")
+	var names []string
+	for word := range strings.FieldsFuncSeq(code, func(r rune) bool { return r > 127 || !isNameByte(byte(r)) }) {
+		if word == "in" {
+			break
+		}
+		names = append(names, word)
+	}
+	return names
+}
+
+// setName returns the name that a set statement gives a value to, "" if it is
+// an attribute of a namespace.
+func setName(code string) string {
+	code = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(code), "set"))
+	n := 0
+	for n < len(code) && isNameByte(code[n]) {
+		n++
+	}
+	rest := strings.TrimSpace(code[n:])
+	if rest != "" && rest[0] != '=' {
+		return ""
+	}
+	return code[:n]
 }
 
 // raw takes {% raw %} text {% endraw %}.
@@ -220,6 +299,9 @@ func (r *rewriter) raw(open int) error {
 // code takes what stands inside a tag, up to closer, and returns it rewritten.
 func (r *rewriter) code(open int, closer string) (string, error) {
 	var w codeWriter
+	if closer == "%}" && strings.HasPrefix(strings.TrimLeftFunc(r.src[r.at:], unicode.IsSpace), "set") {
+		w.target = true
+	}
 	for i := r.at; i < len(r.src); {
 		c := r.src[i]
 		if w.depth == 0 {
@@ -253,6 +335,8 @@ func (r *rewriter) errorf(at int, format string, args ...any) error {
 type codeWriter struct {
 	strings.Builder
 	depth    int      // of brackets
+	closers  []string // what closes them
+	target   bool     // what set gives a value to, up to =
 	strings  []string // literals
 	newlines int      // of the source
 	prev     string   // the token before, "" at the start
@@ -312,6 +396,15 @@ func (w *codeWriter) token(s string) (int, error) {
 	}
 	switch op {
 	case "(", "[", "{":
+		if op == "[" && w.operand() && !isSlice(s) {
+			w.WriteString("|" + itemName)
+			op, w.prev = "(", "["
+			w.closers = append(w.closers, ")")
+			w.depth++
+			w.WriteString("(")
+			return 1, nil
+		}
+		w.closers = append(w.closers, map[string]string{"(": ")", "[": "]", "{": "}"}[op])
 		if w.state == afterName && op == "(" {
 			w.state = noTest // the library reads the arguments
 		}
@@ -321,14 +414,27 @@ func (w *codeWriter) token(s string) (int, error) {
 			return 0, errDepth
 		}
 	case ")", "]", "}":
-		w.depth--
+		if w.depth--; w.depth < 0 {
+			return 0, fmt.Errorf("unexpected %q", op)
+		}
 		w.endArgument(w.depth < w.arg)
+		op = w.closers[w.depth]
+		w.closers = w.closers[:w.depth]
 	case ".":
+		if n, name := attributeOf(s); name != "" && w.operand() && !w.target {
+			w.WriteString("|" + attrName + "(" + quoteJinja(name) + ")")
+			w.newlines += strings.Count(s[:n], "\n")
+			w.prev = ")"
+			return n, nil
+		}
 	default:
 		if strings.IndexByte("+-*/%<>=!~|,:", c) < 0 || op == "!" {
 			return 0, fmt.Errorf("unexpected %q", firstRune(s))
 		}
 		w.endArgument(true)
+		if op == "=" && w.depth == 0 {
+			w.target = false
+		}
 	}
 	w.WriteString(op)
 	if op == "}" {
@@ -336,6 +442,57 @@ func (w *codeWriter) token(s string) (int, error) {
 	}
 	w.prev = op
 	return len(op), nil
+}
+
+// operand reports whether what was read last can have an attribute or an item.
+func (w *codeWriter) operand() bool {
+	switch w.prev {
+	case "", "test":
+		return false
+	case "string", ")", "]", "}":
+		return true
+	}
+	return isNameByte(w.prev[0]) && !isKeyword(w.prev)
+}
+
+// isSlice reports whether the brackets that s begins with hold a colon.
+func isSlice(s string) bool {
+	depth := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\'', '"':
+			_, n, err := unquoteJinja(s[i:])
+			if err != nil {
+				return false
+			}
+			i += n - 1
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			if depth--; depth == 0 {
+				return false
+			}
+		case ':':
+			if depth == 1 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// attributeOf returns the name after the point that s begins with, unless it is
+// called, and the length of both.
+func attributeOf(s string) (n int, name string) {
+	rest := strings.TrimLeft(s[1:], " \t\n")
+	k := 0
+	for k < len(rest) && isNameByte(rest[k]) {
+		k++
+	}
+	if strings.HasPrefix(strings.TrimLeft(rest[k:], " \t\n"), "(") {
+		return 0, ""
+	}
+	return len(s) - len(rest) + k, rest[:k]
 }
 
 // name takes a name, keyword or number.

@@ -36,6 +36,14 @@ T=['{{ a }}|{{ n }}|{{ big }}|{{ small }}|{{ none }}|{{ t }}|{{ l }}|{{ d }}|{{ 
 '{{ "<" ~ a|e ~ ">" }}{{ "a\nb"|indent(2) }}{{ "a\nb"|indent(2, true) }}{{ "word count x"|wordcount }}',
 '{{ d.get("b") }}{{ d.get("q") }}{{ d.get("q", 4) }}{{ "b" in d }}{{ "q" not in d }}{{ d["A"]["z"][1] }}{{ d.A.z|length }}',
 '{{ l|join(", ") }}{{ d|list }}{{ "abc"|list }}{{ l|reverse|list }}{{ "abc"|reverse }}',
+'{% for x in [1,2] %}{% if x == 1 %}{% set v = "set" %}{% endif %}[{{ v }}]{% endfor %}',
+'{% set v = 0 %}{% for x in [1,2,3] %}{{ v }}{% set v = v + x %}{{ v }}{% for y in [1,2] %}{% set w = x %}{% if y == 1 %}{% set v = 9 %}{% endif %}{{ v }}{{ w }}{% endfor %}{% endfor %}{{ v }}{{ w }}',
+'{% for x in [1,2] %}{% set x = x + 1 %}{{ x }}{% endfor %}{% for k, v in d|items %}{% set k = k ~ "!" %}{{ k }}{% endfor %}',
+'{% macro f(n) %}{% for i in range(n) %}{% set t = t is defined %}{{ t }}{{ f(n - 1) }}{% endfor %}{% endmacro %}{{ f(3) }}',
+'{{ msgs[0]["role"] }}{{ msgs[0].role }}{{ msgs[-1].content[0] }}{{ msgs[9] is defined }}{{ msgs[0].nope is defined }}{{ d["A"]["z"][0] }}{{ d.A.z[1:3] }}{{ d["nope"] }}{{ none.x is defined }}{{ "abc"[9] is defined }}{{ [1,[2,3]][1][0] }}{{ {"k": [5]}["k"][0] }}{{ (l or 1)[0] }}',
+'{{ nope.x }}','{{ nope["x"] }}','{{ msgs[5]["role"] }}','{{ msgs[0].nope.deeper }}','{% if nope.x is defined %}{% endif %}','{{ msgs[0]["nope"]["x"] }}',
+'{% for m in msgs %}{{ m["role"] + ":" + m.content[:1] }}{% if m.n is defined and m.n > 0 %}!{% endif %}{% endfor %}{{ msgs[1:][0].role }}{{ msgs | length - 1 }}{{ msgs[msgs|length - 1].role }}',
+'{% set ns = namespace(a=[], b={"x": 1}) %}{% set ns.c = ns.b.x + 1 %}{{ ns.c }}{{ ns.b["x"] }}{{ ns.nope is defined }}{% for x in l %}{% set ns.a = ns.a + [x] %}{% endfor %}{{ ns.a }}',
 ]
 out=[]
 for t in T:
