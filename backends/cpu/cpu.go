@@ -78,8 +78,10 @@ func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (
 		store.scratch = append(store.scratch, alignedBytes(scratch))
 	}
 	p.mem.Arena, p.mem.Scratch = arena, scratch*threads
-	p.team = newTeam(threads)
-	p.walk = p.walkPlan
+	for _, pl := range p.plans {
+		pl.workers = threads
+	}
+	p.team = newTeam(threads, p)
 	return p, nil
 }
 

@@ -21,6 +21,9 @@ type lowered struct {
 	// exclusive calls use memory of the program and never run side by side.
 	exclusive bool
 	store     *storage // of the program
+	// cost returns the nanoseconds a unit takes, about: how finely the work is
+	// divided depends on it, never a result.
+	cost func(c *graph.Call) float64
 }
 
 // lowerings maps operations to kernels of package kern. Every other operation
@@ -41,6 +44,7 @@ func lower(c *graph.Call, store *storage) (lowered, error) {
 		store: store,
 		units: op.Units,
 		grain: func(*graph.Call) int { return 1 },
+		cost:  rowCost,
 	}
 	if l.units == nil {
 		l.units = func(c *graph.Call) int { return c.Out.Rows() }
@@ -54,6 +58,9 @@ func lower(c *graph.Call, store *storage) (lowered, error) {
 		}
 		return l, nil
 	}
+	if op.Name == "attention" {
+		l.cost = func(c *graph.Call) float64 { return attentionCost(c) / float64(max(1, l.units(c))) }
+	}
 	if low := lowerings[op.Name]; low != nil {
 		if err := low(&l, c); err != nil {
 			return l, fmt.Errorf("cpu: %s %s: %w", c.Value, c.Value.Label(), err)
@@ -66,6 +73,26 @@ func lower(c *graph.Call, store *storage) (lowered, error) {
 		l.run = func(c *graph.Call, lo, hi int, _ []byte) { op.Kernel(c, lo, hi) }
 	}
 	return l, nil
+}
+
+// rowCost is the cost of operations that go over the numbers of a row of the
+// result once.
+func rowCost(c *graph.Call) float64 {
+	n := 1
+	for _, d := range c.Out.Dims[min(1, len(c.Out.Dims)):] {
+		n *= d
+	}
+	return 0.3 * float64(n)
+}
+
+// matCost is the cost of a row of a product for t tokens: reading it from
+// memory, or multiplying it.
+func matCost(w *kern.Mat, t int) float64 {
+	rate := 300.0 // multiply-adds per nanosecond
+	if !w.Type.Quantized() {
+		rate = 80
+	}
+	return max(float64(w.Type.RowBytes(w.K))/30, float64(t)*float64(w.K)/rate)
 }
 
 // matOf views a weight as a matrix of kern: the last dimension is a row, all
@@ -157,6 +184,7 @@ func lowerMatMul(l *lowered, c *graph.Call) error {
 		return w.N
 	}
 	l.grain = func(c *graph.Call) int { return kern.Grain(&w, c.In[0].Rows()) }
+	l.cost = func(c *graph.Call) float64 { return matCost(&w, c.In[0].Rows()) }
 	l.scratch = func(c *graph.Call) int { return kern.ScratchBytes(&w, c.In[0].Rows()) }
 	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
 		x, stride := rows(c.In[0])
@@ -196,6 +224,7 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 	l.grain = func(c *graph.Call) int {
 		return max(kern.Grain(&gate, c.In[0].Rows()), kern.Grain(&up, c.In[0].Rows()))
 	}
+	l.cost = func(c *graph.Call) float64 { return matCost(&gate, c.In[0].Rows()) + matCost(&up, c.In[0].Rows()) }
 	tile := func(t int) int { return (4*t*gatedRows + 63) &^ 63 }
 	l.scratch = func(c *graph.Call) int {
 		t := c.In[0].Rows()
@@ -247,6 +276,7 @@ func lowerExpertMatMul(l *lowered, c *graph.Call) error {
 	}
 	one := kern.Mat{Type: all.Type, Data: all.Data, N: n, K: all.K}
 	l.grain = func(*graph.Call) int { return kern.Grain(&one, 1) }
+	l.cost = func(c *graph.Call) float64 { return float64(c.In[2].Dims[1]*c.Out.Rows()) * matCost(&one, 1) }
 	l.scratch = func(*graph.Call) int { return kern.ScratchBytes(&one, 1) }
 	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
 		x, ids, y := c.In[0], c.In[2], c.Out

@@ -33,6 +33,7 @@ func lowerAttention(l *lowered, c *graph.Call) error {
 		}
 		return attnShares
 	}
+	l.cost = func(c *graph.Call) float64 { return attentionCost(c) / attnShares }
 	l.scratch = func(*graph.Call) int { return a.ScratchBytes() }
 	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
 		q, pages := c.In[0], c.In[4]
@@ -46,4 +47,11 @@ func lowerAttention(l *lowered, c *graph.Call) error {
 		a.Attend(&st, lo, hi, attnShares, shared, scratch)
 	}
 	return nil
+}
+
+// attentionCost is the cost of an attention whose tokens see only each other;
+// what came before the step is not known when the work is divided.
+func attentionCost(c *graph.Call) float64 {
+	q := c.In[0] // [T,H,K]
+	return 2000 + float64(q.Dims[0]*q.Dims[0]*q.Dims[1]*q.Dims[2])/80
 }

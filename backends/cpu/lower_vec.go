@@ -173,8 +173,8 @@ func lowerSoftmax(l *lowered, c *graph.Call) error {
 
 // ropeTable holds cos and sin of the tokens of a step for all rotations with
 // equal parameters: the first of them computes, for the tokens it turns, what
-// the others find. Every rotation divides a step's tokens among the workers in
-// the same way, so a row is never used by two workers between barriers.
+// the others find. Rotations are exclusive, so a row is never used by two
+// workers at the same time.
 type ropeTable struct {
 	freq     []float64 // radians per position, factors included
 	mscale   float64
@@ -239,6 +239,7 @@ func lowerRope(l *lowered, c *graph.Call) error {
 	}
 	p := c.Param.(*ops.RopeParam)
 	table := l.store.ropeTable(c)
+	l.exclusive = true
 	turn := kern.RopeAdjacent
 	if p.Half {
 		turn = kern.RopeHalf

@@ -155,7 +155,7 @@ func (b *planner) instr(v *graph.Value) error {
 	if err != nil {
 		return err
 	}
-	in.run, in.countUnits, in.countGrain, in.exclusive = l.run, l.units, l.grain, l.exclusive
+	in.run, in.countUnits, in.countGrain, in.unitCost, in.exclusive = l.run, l.units, l.grain, l.cost, l.exclusive
 	if l.scratch != nil {
 		b.scratch = max(b.scratch, l.scratch(&in.call))
 	}

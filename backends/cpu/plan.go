@@ -12,9 +12,10 @@ type instr struct {
 	call graph.Call
 	run  kernel
 	// countUnits and countGrain say how the work divides, given the sizes of
-	// the step.
+	// the step; unitCost how many nanoseconds a unit takes, about.
 	countUnits func(c *graph.Call) int
 	countGrain func(c *graph.Call) int
+	unitCost   func(c *graph.Call) float64
 	out        region
 	in         []region
 	layerStart bool
@@ -22,9 +23,22 @@ type instr struct {
 
 	// Set by plan.bind for the sizes of the step.
 	units, grain int
-	serial       bool // worker 0 does all of it
-	barrier      bool // wait for all workers before
+	serial       bool // one worker does all of it
 }
+
+// stage is what the workers do between two meetings: one of them executes the
+// serial instructions, then all take chunks of the others, which do not depend
+// on each other.
+type stage struct {
+	serial     []int32 // instructions, in order
+	parallel   []int32
+	chunks     []chunk // of all parallel instructions, by range
+	first      []int32 // chunks of range r are first[r] to first[r+1]-1
+	layerStart bool
+}
+
+// chunk is units lo to hi-1 of an instruction.
+type chunk struct{ instr, lo, hi int32 }
 
 // region is a piece of storage: bytes [lo,hi) of a space. Space 0 is the arena,
 // -1 is memory that no instruction writes, others are caches.
@@ -39,6 +53,8 @@ func (r region) overlaps(o region) bool {
 type plan struct {
 	limit   graph.Dims
 	instrs  []instr
+	stages  []stage
+	workers int
 	names   []string // of the named dimensions, in the order of sizes
 	sizes   []int
 	sized   []sized
@@ -88,9 +104,9 @@ func (pl *plan) bind(dims graph.Dims, fed []*graph.Tensor) {
 		in := &pl.instrs[i]
 		in.units = in.countUnits(&in.call)
 		in.grain = in.countGrain(&in.call)
-		in.serial = in.units <= in.grain
+		in.serial = in.units <= in.grain || float64(in.units)*in.unitCost(&in.call) < serialCost
 	}
-	pl.placeBarriers()
+	pl.makeStages()
 }
 
 // copyHeader makes dst the tensor src without sharing its Dims slice.
@@ -100,27 +116,90 @@ func copyHeader(dst, src *graph.Tensor) {
 	dst.Dims = dims
 }
 
-// placeBarriers sets a barrier before each instruction that touches storage
-// which another worker may have written or may still read since the last
-// barrier. Two serial instructions never need one: worker 0 does both.
-func (pl *plan) placeBarriers() {
-	since := 0
+const (
+	// serialCost is the nanoseconds of work that are not worth a meeting.
+	serialCost = 1000
+	// chunkCost is the nanoseconds of work a chunk should have, at least. In
+	// products with one token that is half a megabyte of weights: smaller chunks
+	// interrupt the stream from memory.
+	chunkCost = 15000
+	// mostChunks bounds the chunks of an instruction in a range.
+	mostChunks = 16
+)
+
+// makeStages divides the instructions into stages. An instruction begins a new
+// one when it touches storage that a parallel instruction of the stage writes,
+// or the other way round. A serial instruction that does not is moved before the
+// parallel ones.
+func (pl *plan) makeStages() {
+	stages := pl.stages[:0]
+	next := func() *stage {
+		if len(stages) < cap(stages) {
+			stages = stages[:len(stages)+1] // with the lists of an earlier division
+		} else {
+			stages = append(stages, stage{})
+		}
+		st := &stages[len(stages)-1]
+		st.serial, st.parallel, st.chunks, st.first, st.layerStart = st.serial[:0], st.parallel[:0], st.chunks[:0], st.first[:0], false
+		return st
+	}
+	st := next()
 	for i := range pl.instrs {
 		in := &pl.instrs[i]
-		in.barrier = false
-		for j := since; j < i && !in.barrier; j++ {
-			in.barrier = in.conflicts(&pl.instrs[j])
+		if in.units == 0 {
+			continue
 		}
-		if in.barrier {
-			since = i
+		for _, j := range st.parallel {
+			if in.conflicts(&pl.instrs[j]) {
+				st = next()
+				break
+			}
+		}
+		st.layerStart = st.layerStart || in.layerStart
+		if in.serial {
+			st.serial = append(st.serial, int32(i))
+		} else {
+			st.parallel = append(st.parallel, int32(i))
 		}
 	}
+	for i := range stages {
+		pl.deal(&stages[i])
+	}
+	pl.stages = stages
+}
+
+// deal divides the parallel instructions of a stage into chunks. Each worker
+// has one range of units of each, contiguous, so that it reads weights in order
+// and the same ones in each step.
+func (pl *plan) deal(st *stage) {
+	for w := range pl.workers {
+		st.first = append(st.first, int32(len(st.chunks)))
+		for _, i := range st.parallel {
+			in := &pl.instrs[i]
+			lo, hi := split(in.units, in.grain, w, pl.workers)
+			if lo >= hi {
+				continue
+			}
+			n := min(mostChunks, max(1, int(float64(hi-lo)*in.unitCost(&in.call)/chunkCost)))
+			for c := range n {
+				a, b := split(hi-lo, in.grain, c, n)
+				if a < b {
+					st.chunks = append(st.chunks, chunk{i, int32(lo + a), int32(lo + b)})
+				}
+			}
+		}
+	}
+	st.first = append(st.first, int32(len(st.chunks)))
+}
+
+// split returns the range of worker w of n: contiguous, multiples of grain
+// except at the end.
+func split(units, grain, w, n int) (lo, hi int) {
+	g := (units + grain - 1) / grain
+	return min(units, g*w/n*grain), min(units, g*(w+1)/n*grain)
 }
 
 func (in *instr) conflicts(o *instr) bool {
-	if in.serial && o.serial || in.units == 0 || o.units == 0 {
-		return false
-	}
 	if in.out.overlaps(o.out) || in.exclusive && o.exclusive {
 		return true
 	}

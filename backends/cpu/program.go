@@ -3,7 +3,7 @@ package cpu
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
+	"runtime"
 	"sync/atomic"
 
 	"graphrun/backends"
@@ -29,7 +29,7 @@ type program struct {
 
 	// State of the step that runs now.
 	ctx    context.Context
-	walk   func(worker int)
+	at     int // stage; belongs to the worker that opens it
 	stop   atomic.Bool
 	failed atomic.Pointer[error]
 }
@@ -60,7 +60,8 @@ func (p *program) Run(ctx context.Context, feeds []backends.Feed) error {
 	p.ctx = ctx
 	p.stop.Store(false)
 	p.failed.Store(nil)
-	p.team.run(p.walk)
+	p.at = -1
+	p.team.run()
 	p.ctx = nil
 	if err := p.failed.Load(); err != nil {
 		p.store.attention.Reset()
@@ -73,59 +74,57 @@ func (p *program) Run(ctx context.Context, feeds []backends.Feed) error {
 	return nil
 }
 
-// walkPlan executes the instruction list as one worker of the team. A panic in
-// a kernel (a fault in the mapped file, say) becomes the error of the step; the
-// worker then only keeps its appointments at the barriers.
-func (p *program) walkPlan(w int) {
-	old := debug.SetPanicOnFault(true)
-	for i := 0; i < len(p.last.instrs); {
-		i = p.walkFrom(w, i)
+// next implements job: it executes the serial instructions of the next stage.
+func (p *program) next(w int, counts []int) bool {
+	pl := p.last
+	p.at++
+	if p.at >= len(pl.stages) || p.lost() {
+		return false
 	}
-	debug.SetPanicOnFault(old)
+	st := &pl.stages[p.at]
+	if st.layerStart && p.ctx.Err() != nil {
+		p.stop.Store(true)
+		return false
+	}
+	for _, i := range st.serial {
+		if in := &pl.instrs[i]; !p.exec(in, 0, in.units, w) {
+			return false
+		}
+	}
+	for r := range counts {
+		counts[r] = int(st.first[r+1] - st.first[r])
+	}
+	return true
 }
 
-// walkFrom executes instructions from i on and returns the next to execute. It
-// returns before the end only after a panic.
-func (p *program) walkFrom(w, i int) (next int) {
-	pl := p.last
+// chunk implements job.
+func (p *program) chunk(w, rng, i int) {
+	st := &p.last.stages[p.at]
+	c := st.chunks[int(st.first[rng])+i]
+	if w == 0 && i == 0 && st.layerStart {
+		// Once in a layer timers and the network get a turn, which they do not
+		// have otherwise while all processors are busy.
+		runtime.Gosched()
+	}
+	if !p.lost() {
+		p.exec(&p.last.instrs[c.instr], int(c.lo), int(c.hi), w)
+	}
+}
+
+// lost reports whether the result of the step is of no use any more.
+func (p *program) lost() bool { return p.stop.Load() || p.failed.Load() != nil }
+
+// exec computes units of an instruction. A panic in the kernel (a fault in the
+// mapped file, say) becomes the error of the step.
+func (p *program) exec(in *instr, lo, hi, w int) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			in := &pl.instrs[i]
 			err := fmt.Errorf("cpu: %s %s %s: %v", in.call.Value, in.call.Value.Op.Name, in.call.Value.Label(), r)
 			p.failed.CompareAndSwap(nil, &err)
-			next = i + 1
 		}
 	}()
-	for ; i < len(pl.instrs); i++ {
-		in := &pl.instrs[i]
-		if in.barrier {
-			p.team.bar.wait()
-		}
-		if in.layerStart && w == 0 && p.ctx.Err() != nil {
-			p.stop.Store(true)
-		}
-		if p.stop.Load() || p.failed.Load() != nil {
-			continue // the step is lost, but the others wait at barriers
-		}
-		if in.serial {
-			if w == 0 && in.units > 0 {
-				in.run(&in.call, 0, in.units, p.store.scratch[0])
-			}
-			continue
-		}
-		lo, hi := split(in.units, in.grain, w, p.team.n)
-		if lo < hi {
-			in.run(&in.call, lo, hi, p.store.scratch[w])
-		}
-	}
-	return i
-}
-
-// split returns the range of worker w of n: contiguous, multiples of grain
-// except at the end.
-func split(units, grain, w, n int) (lo, hi int) {
-	g := (units + grain - 1) / grain
-	return min(units, g*w/n*grain), min(units, g*(w+1)/n*grain)
+	in.run(&in.call, lo, hi, p.store.scratch[w])
+	return true
 }
 
 // Output implements backends.Program.

@@ -2,51 +2,92 @@ package cpu
 
 import (
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// A team is a fixed set of workers that walk the same instruction list and
-// meet at barriers. The goroutine that calls run is worker 0; the others are
-// started once and stay. Between steps they spin for a bounded time, then park
-// on a channel: an idle team uses no CPU.
+// A team is a fixed set of workers that go through the stages of a step
+// together. The goroutine that calls run is worker 0; the others are started
+// once and stay. Between stages they spin for a bounded time, then park on a
+// channel: an idle team uses no CPU.
 //
-// Nothing is sent through a channel per instruction. A worker waits by
-// spinning on one word; every round of the spin passes through a Go function
-// that is not inlined, so that the scheduler and the garbage collector can
-// stop it within one round (about 2 µs).
+// A stage is a number of chunks, dealt out in ranges, one for each worker. A
+// worker takes the chunks of its own range in order, then helps with the ranges
+// of others. So a stage ends when the work is done, not when all workers have
+// come: one that the system took off its processor between two chunks holds
+// nobody up. Who finishes the last chunk prepares the next stage.
+//
+// Nothing is sent through a channel per stage. A worker waits by spinning on
+// one word; every round of the spin passes through a Go function that is not
+// inlined, so that the scheduler and the garbage collector can stop it within
+// one round (about 2 µs).
 type team struct {
-	n    int
-	work func(worker int) // what a step runs; set before seq is raised
+	n      int
+	job    job
+	counts []int // of the stage being prepared, by range
 
-	_      [64]byte
-	seq    atomic.Uint32 // steps begun
+	_ [64]byte
+	// stage counts the stages opened and the steps ended. It changes last when
+	// that happens; a claim carries it, so that a worker that comes late, with an
+	// old number, takes nothing.
+	stage  atomic.Uint32
+	ended  atomic.Uint32 // the number that stands for the end of the last step
+	_      [56]byte
+	left   atomic.Int32 // chunks of the stage that are not finished
 	_      [60]byte
 	parked atomic.Int32 // workers blocked on wake
 	_      [60]byte
-	bar    barrier
+	claims []claim // by range
 
 	wake    []chan struct{} // one per worker, capacity 1
 	closing atomic.Bool
 	group   errgroup.Group
 }
 
-// spinRounds bounds the spin of a worker that waits for the next step. A round
-// is pauseRound PAUSE instructions; together they last 1 to 3 ms, longer than
-// the gap between two tokens, after which the worker parks.
-const (
-	spinRounds = 1024
-	pauseRound = 64
-)
+// A job is what a team works on.
+type job interface {
+	// next prepares a stage: it does what one worker has to do first, and sets
+	// the number of chunks in each range, at most maxChunks. It reports false at
+	// the end of the step. It is called before the first stage and then after
+	// all chunks of each.
+	next(worker int, counts []int) bool
+	// chunk does chunk i of a range of the stage.
+	chunk(worker, rng, i int)
+}
+
+// claim is the state of a range: the stage's number in the upper half, then 16
+// bits for the number of chunks and 16 for the next one to take.
+type claim struct {
+	atomic.Uint64
+	_ [56]byte
+}
+
+const maxChunks = 1<<16 - 1
+
+// take returns the next chunk of the range, if stage is still the one it is
+// open for.
+func (c *claim) take(stage uint32) (i int, ok bool) {
+	for {
+		v := c.Load()
+		i := v & maxChunks
+		if uint32(v>>32) != stage || i == v>>16&maxChunks {
+			return 0, false
+		}
+		if c.CompareAndSwap(v, v+1) {
+			return int(i), true
+		}
+	}
+}
 
 // newTeam starts n-1 workers.
-func newTeam(n int) *team {
-	t := &team{n: n, wake: make([]chan struct{}, n)}
-	t.bar.n = uint32(n)
+func newTeam(n int, j job) *team {
+	t := &team{n: n, job: j, counts: make([]int, n), claims: make([]claim, n)}
+	for range n {
+		t.wake = append(t.wake, make(chan struct{}, 1))
+	}
 	for w := 1; w < n; w++ {
-		t.wake[w] = make(chan struct{}, 1)
 		t.group.Go(func() error {
 			t.serve(w)
 			return nil
@@ -55,121 +96,155 @@ func newTeam(n int) *team {
 	return t
 }
 
-// run executes work(0) to work(n-1), one per worker, and returns when all are
-// done.
-func (t *team) run(work func(worker int)) {
-	if t.n == 1 {
-		work(0)
-		return
+// run executes a step of the job and returns when it is done.
+func (t *team) run() {
+	old := debug.SetPanicOnFault(true)
+	t.advance(0)
+	for seen := t.stage.Load(); seen != t.ended.Load(); seen = t.await(0, seen) {
+		t.help(0, seen)
 	}
-	t.work = work
-	t.seq.Add(1)
-	t.wakeParked()
-	work(0)
-	t.bar.wait()
+	debug.SetPanicOnFault(old)
 }
 
-func (t *team) wakeParked() {
-	if t.parked.Load() == 0 {
-		return
+// serve is the life of worker w. A fault in a kernel, because a mapped file
+// shrank, is a panic that the job recovers from.
+func (t *team) serve(w int) {
+	debug.SetPanicOnFault(true)
+	for seen := uint32(0); ; seen = t.await(w, seen) {
+		if t.closing.Load() {
+			return
+		}
+		t.help(w, seen)
 	}
-	for w := 1; w < t.n; w++ {
+}
+
+// help works on a stage until none of its chunks is to be had.
+func (t *team) help(w int, stage uint32) {
+	for k := range t.n {
+		r := w + k
+		if r >= t.n {
+			r -= t.n
+		}
+		for {
+			i, ok := t.claims[r].take(stage)
+			if !ok {
+				break
+			}
+			t.job.chunk(w, r, i)
+			if t.left.Add(-1) == 0 {
+				t.advance(w)
+				return
+			}
+		}
+	}
+}
+
+// advance opens the next stage that has chunks, or ends the step. Nobody else
+// touches the team's stage meanwhile: no chunk is left.
+func (t *team) advance(w int) {
+	for {
+		if !t.job.next(w, t.counts) {
+			end := t.stage.Load() + 1
+			t.ended.Store(end)
+			t.open(end)
+			return
+		}
+		if sum(t.counts) > 0 {
+			break
+		}
+	}
+	stage := t.stage.Load() + 1
+	t.left.Store(int32(sum(t.counts)))
+	for r, n := range t.counts {
+		t.claims[r].Store(uint64(stage)<<32 | uint64(n)<<16)
+	}
+	t.open(stage)
+}
+
+func sum(list []int) int {
+	n := 0
+	for _, x := range list {
+		n += x
+	}
+	return n
+}
+
+// open lets the workers see the number of a stage.
+func (t *team) open(stage uint32) {
+	t.stage.Store(stage)
+	if t.parked.Load() > 0 {
+		t.wakeAll()
+	}
+}
+
+// wakeAll wakes the workers that are parked. A token for one that is not makes
+// it look again before it parks the next time.
+func (t *team) wakeAll() {
+	for _, c := range t.wake {
 		select {
-		case t.wake[w] <- struct{}{}:
+		case c <- struct{}{}:
 		default: // a token is there already
 		}
 	}
 }
 
-// serve is the life of worker w.
-func (t *team) serve(w int) {
-	seen := uint32(0)
-	for {
-		if !t.await(w, seen) {
-			return
-		}
-		seen++
-		t.work(w)
-		t.bar.wait()
+// await returns the number of the stage when it is no longer seen.
+func (t *team) await(w int, seen uint32) uint32 {
+	rounds := spinInStep
+	if seen == t.ended.Load() {
+		rounds = spinIdle
 	}
-}
-
-// await returns true when a step after seen has begun, false when the team
-// closes.
-func (t *team) await(w int, seen uint32) bool {
-	for range spinRounds {
-		if t.seq.Load() != seen {
-			return !t.closing.Load()
+	for i := range rounds {
+		if s := spin(&t.stage, seen, pauseRound); s != seen {
+			return s
 		}
-		spin(&t.seq, seen, pauseRound)
+		if i >= yieldAfter {
+			runtime.Gosched()
+		}
 	}
 	t.parked.Add(1)
-	for t.seq.Load() == seen {
+	s := t.stage.Load()
+	for ; s == seen; s = t.stage.Load() {
 		<-t.wake[w]
 	}
 	t.parked.Add(-1)
-	return !t.closing.Load()
+	return s
 }
 
 // close ends the workers and waits for them.
 func (t *team) close() {
-	if t.n == 1 || t.closing.Swap(true) {
+	if t.closing.Swap(true) {
 		return
 	}
-	t.seq.Add(1)
-	t.wakeParked()
+	t.open(t.stage.Load() + 1)
 	t.group.Wait() //nolint:errcheck // serve returns no error
 }
 
-// A barrier lets n workers wait for each other. The last to arrive opens it.
-type barrier struct {
-	n       uint32
-	_       [60]byte
-	arrived atomic.Uint32
-	_       [60]byte
-	phase   atomic.Uint32
-	_       [60]byte
-}
-
-// How a worker waits at a barrier, in rounds of about 1 µs: it spins; then it
-// lets other goroutines run between rounds, because with fewer free processors
-// than workers the one that is waited for may need this one's; then it sleeps
-// between rounds, because on a busy machine another process may hold the
-// processor that is needed.
+// A worker that waits for the next stage spins for some rounds and then parks.
+// A round is pauseRound PAUSE instructions, 1 to 2 µs. Within a step a wait is
+// that long only when the system runs something else on the processor of a
+// worker that has begun a chunk: spinning on would take time from it. Between
+// steps the rounds last 1 to 3 ms, longer than the gap between two tokens.
 const (
-	yieldAfter = 64
-	napAfter   = 512
-	nap        = 50 * time.Microsecond
+	pauseRound = 64
+	spinInStep = 32
+	spinIdle   = 1024
+	// yieldAfter is the number of rounds after which a waiting worker lets other
+	// goroutines run: with fewer free processors than workers the one that is
+	// waited for may need this one's.
+	yieldAfter = 16
 )
 
-// wait returns when all workers have called it.
-func (b *barrier) wait() {
-	phase := b.phase.Load()
-	if b.arrived.Add(1) == b.n {
-		b.arrived.Store(0)
-		b.phase.Add(1)
-		return
-	}
-	for i := 0; b.phase.Load() == phase; i++ {
-		spin(&b.phase, phase, pauseRound)
-		switch {
-		case i >= napAfter:
-			time.Sleep(nap)
-		case i >= yieldAfter:
-			runtime.Gosched()
-		}
-	}
-}
-
-// spin returns when *word differs from old or after the given rounds. It is
+// spin returns *word when it differs from old or after the given rounds. It is
 // not inlined: its prologue is where a waiting worker can be preempted.
 //
 //go:noinline
-func spin(word *atomic.Uint32, old uint32, rounds int) {
+func spin(word *atomic.Uint32, old uint32, rounds int) uint32 {
 	for range rounds {
-		if word.Load() != old {
-			return
+		if s := word.Load(); s != old {
+			return s
 		}
 		pause()
 	}
+	return old
 }

@@ -1,55 +1,121 @@
 package cpu
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-func TestTeamRunsEveryWorkerOncePerStep(t *testing.T) {
+// testJob is a job of stages with the given numbers of chunks. Each chunk must
+// see that all chunks of the stages before are done.
+type testJob struct {
+	stages []int // chunks in each range
+	at     int
+	done   []atomic.Int32 // by stage
+	seen   [][]atomic.Int32
+	slow   func(worker int)
+	bad    atomic.Int32
+}
+
+func newTestJob(ranges int, stages ...int) *testJob {
+	j := &testJob{stages: stages, at: -1, done: make([]atomic.Int32, len(stages))}
+	for _, n := range stages {
+		j.seen = append(j.seen, make([]atomic.Int32, n*ranges))
+	}
+	return j
+}
+
+func (j *testJob) next(_ int, counts []int) bool {
+	if j.at >= 0 && int(j.done[j.at].Load()) != j.stages[j.at]*len(counts) {
+		j.bad.Add(1)
+	}
+	if j.at++; j.at == len(j.stages) {
+		return false
+	}
+	for r := range counts {
+		counts[r] = j.stages[j.at]
+	}
+	return true
+}
+
+func (j *testJob) chunk(worker, rng, i int) {
+	if j.slow != nil {
+		j.slow(worker)
+	}
+	j.seen[j.at][rng*j.stages[j.at]+i].Add(1)
+	j.done[j.at].Add(1)
+}
+
+// check reports whether every chunk was done once per step.
+func (j *testJob) check(steps int) error {
+	if n := j.bad.Load(); n > 0 {
+		return fmt.Errorf("%d stages began before the one before was done", n)
+	}
+	for s := range j.seen {
+		for i := range j.seen[s] {
+			if n := int(j.seen[s][i].Load()); n != steps {
+				return fmt.Errorf("chunk %d of stage %d: done %d times in %d steps", i, s, n, steps)
+			}
+		}
+	}
+	return nil
+}
+
+func TestTeamDoesEveryChunkOnce(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
-		tm := newTeam(n)
-		counts := make([]int, n)
-		for range 100 {
-			tm.run(func(w int) { counts[w]++ })
+		j := newTestJob(n, 1, 0, 7, 1, 300, 0)
+		tm := newTeam(n, j)
+		const steps = 50
+		for range steps {
+			j.at = -1
+			for s := range j.done {
+				j.done[s].Store(0)
+			}
+			tm.run()
 		}
 		tm.close()
-		for w, c := range counts {
-			if c != 100 {
-				t.Errorf("%d workers: worker %d ran %d of 100 steps", n, w, c)
-			}
+		if err := j.check(steps); err != nil {
+			t.Errorf("%d workers: %v", n, err)
 		}
 	}
 }
 
-// Every worker must see what all others wrote before the barrier.
-func TestBarrierOrdersWrites(t *testing.T) {
-	const n, rounds = 3, 300
-	tm := newTeam(n)
-	defer tm.close()
-	var cells [n]int
-	var bad atomic.Int32
-	tm.run(func(w int) {
-		for r := 1; r <= rounds; r++ {
-			cells[w] = r
-			tm.bar.wait()
-			for _, c := range cells {
-				if c != r {
-					bad.Add(1)
-				}
+// A worker that is kept from its work holds up only the chunk it has begun.
+func TestTeamHelpsSlowWorker(t *testing.T) {
+	j := newTestJob(2, 20)
+	slow := 0 // chunks of worker 1, which alone counts them
+	release := make(chan struct{})
+	var others atomic.Int32
+	j.slow = func(w int) {
+		if w == 1 {
+			if slow++; slow == 1 {
+				<-release
 			}
-			tm.bar.wait()
+			return
 		}
-	})
-	if bad.Load() != 0 {
-		t.Errorf("%d stale reads behind a barrier", bad.Load())
+		if n := others.Add(1); n == 39 { // all but the one that waits
+			close(release)
+		}
+	}
+	tm := newTeam(2, j)
+	defer tm.close()
+	for started := false; !started; { // until worker 1 has taken a chunk in time
+		j.at, slow = -1, 0
+		j.done[0].Store(0)
+		others.Store(0)
+		release = make(chan struct{})
+		tm.run()
+		started = slow == 1
 	}
 }
 
 func TestTeamParksAndWakes(t *testing.T) {
-	tm := newTeam(3)
+	j := newTestJob(3, 1, 2)
+	tm := newTeam(3, j)
 	defer tm.close()
-	for range 3 {
+	const steps = 3
+	for range steps {
 		deadline := time.Now().Add(10 * time.Second)
 		for tm.parked.Load() != 2 {
 			if time.Now().After(deadline) {
@@ -57,11 +123,14 @@ func TestTeamParksAndWakes(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		var ran atomic.Int32
-		tm.run(func(int) { ran.Add(1) })
-		if ran.Load() != 3 {
-			t.Fatalf("workers that ran after waking: got %d, want 3", ran.Load())
+		j.at = -1
+		for s := range j.done {
+			j.done[s].Store(0)
 		}
+		tm.run()
+	}
+	if err := j.check(steps); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -82,5 +151,37 @@ func TestSplitCoversUnitsOnce(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// BenchmarkStage times a meeting of all workers.
+func BenchmarkStage(b *testing.B) {
+	for _, n := range []int{1, 2} {
+		b.Run(fmt.Sprintf("workers=%d", n), func(b *testing.B) {
+			j := &countJob{stages: b.N}
+			tm := newTeam(n, j)
+			defer tm.close()
+			b.ResetTimer()
+			tm.run()
+		})
+	}
+}
+
+type countJob struct{ stages int }
+
+func (j *countJob) next(_ int, counts []int) bool {
+	for r := range counts {
+		counts[r] = 1
+	}
+	j.stages--
+	return j.stages >= 0
+}
+
+func (j *countJob) chunk(int, int, int) {}
+
+func BenchmarkSpinRound(b *testing.B) {
+	var word atomic.Uint32
+	for b.Loop() {
+		spin(&word, 0, pauseRound)
 	}
 }
