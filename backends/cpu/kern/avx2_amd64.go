@@ -171,6 +171,27 @@ func decodeRow(t graph.DType, f *format, l rowLayout, dst, row []byte) {
 	case graph.Q4_0:
 		decodeQ4_0AVX2(&a)
 		return
+	case graph.Q4_1:
+		decodeQ4_1AVX2(&a)
+		return
+	case graph.Q5_0:
+		decodeQ5_0AVX2(&a)
+		return
+	case graph.Q5_1:
+		decodeQ5_1AVX2(&a)
+		return
+	case graph.IQ4_NL:
+		decodeIQ4_NLAVX2(&a)
+		return
+	case graph.MXFP4:
+		decodeMXFP4AVX2(&a)
+		return
+	case graph.Q2_K:
+		decodeQ2_KAVX2(&a)
+		return
+	case graph.Q3_K:
+		decodeQ3_KAVX2(&a)
+		return
 	case graph.Q4_K:
 		decodeQ4_KAVX2(&a)
 		return
@@ -179,6 +200,12 @@ func decodeRow(t graph.DType, f *format, l rowLayout, dst, row []byte) {
 		return
 	case graph.Q6_K:
 		decodeQ6_KAVX2(&a)
+		return
+	case graph.IQ4_XS:
+		decodeIQ4_XSAVX2(&a)
+		return
+	case graph.TQ2_0:
+		decodeTQ2_0AVX2(&a)
 		return
 	}
 	if f.act == graph.Q8 {

@@ -1365,6 +1365,666 @@ GLOBL bits45<>(SB), RODATA|NOPTR, $8
 DATA off32y<>+0(SB)/8, $0x0000000020202020
 GLOBL off32y<>(SB), RODATA|NOPTR, $8
 
+// func decodeQ4_1AVX2(a *rowArgs)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeQ4_1AVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), AX
+	VPBROADCASTD low0f<>+0(SB), Y0
+
+block:
+	PREFETCHT0   4096(CX)
+	MOVWLZX      (CX), DI
+	VMOVD        DI, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	VMOVQ        X1, (BX)
+	MOVWLZX      2(CX), DI
+	VMOVD        DI, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	VMOVSS       X1, (SI)
+	SUBQ         $+4, SI
+	VMOVDQU      4(CX), X2
+	VPSRLW       $0x04, X2, X1
+	VINSERTI128  $0x01, X1, Y2, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, (DX)
+	ADDQ         $+20, CX
+	ADDQ         $+32, DX
+	ADDQ         $+8, BX
+	ADDQ         $+8, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func decodeQ5_0AVX2(a *rowArgs)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeQ5_0AVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), AX
+	VPBROADCASTD low0f<>+0(SB), Y0
+
+block:
+	PREFETCHT0   4096(CX)
+	MOVWLZX      (CX), DI
+	VMOVD        DI, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	VMOVQ        X1, (BX)
+	VMOVDQU      6(CX), X2
+	VPSRLW       $0x04, X2, X1
+	VINSERTI128  $0x01, X1, Y2, Y1
+	VPAND        Y0, Y1, Y1
+	VPBROADCASTD 2(CX), Y3
+	VPSHUFB      bytes8<>+0(SB), Y3, Y3
+	VMOVDQU      bitmasky<>+0(SB), Y4
+	VPAND        Y4, Y3, Y3
+	VPCMPEQB     Y4, Y3, Y3
+	VPAND        bit4y<>+0(SB), Y3, Y3
+	VPOR         Y3, Y1, Y1
+	VPSUBB       off16y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, (DX)
+	ADDQ         $+22, CX
+	ADDQ         $+32, DX
+	ADDQ         $+8, BX
+	ADDQ         $+8, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA bytes8<>+0(SB)/8, $0x0000000000000000
+DATA bytes8<>+8(SB)/8, $0x0101010101010101
+DATA bytes8<>+16(SB)/8, $0x0202020202020202
+DATA bytes8<>+24(SB)/8, $0x0303030303030303
+GLOBL bytes8<>(SB), RODATA|NOPTR, $32
+
+DATA bitmasky<>+0(SB)/8, $0x8040201008040201
+DATA bitmasky<>+8(SB)/8, $0x8040201008040201
+DATA bitmasky<>+16(SB)/8, $0x8040201008040201
+DATA bitmasky<>+24(SB)/8, $0x8040201008040201
+GLOBL bitmasky<>(SB), RODATA|NOPTR, $32
+
+DATA off16y<>+0(SB)/8, $0x1010101010101010
+DATA off16y<>+8(SB)/8, $0x1010101010101010
+DATA off16y<>+16(SB)/8, $0x1010101010101010
+DATA off16y<>+24(SB)/8, $0x1010101010101010
+GLOBL off16y<>(SB), RODATA|NOPTR, $32
+
+// func decodeQ5_1AVX2(a *rowArgs)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeQ5_1AVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), AX
+	VPBROADCASTD low0f<>+0(SB), Y0
+
+block:
+	PREFETCHT0   4096(CX)
+	MOVWLZX      (CX), DI
+	VMOVD        DI, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	VMOVQ        X1, (BX)
+	MOVWLZX      2(CX), DI
+	VMOVD        DI, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	VMOVSS       X1, (SI)
+	SUBQ         $+4, SI
+	VMOVDQU      8(CX), X2
+	VPSRLW       $0x04, X2, X1
+	VINSERTI128  $0x01, X1, Y2, Y1
+	VPAND        Y0, Y1, Y1
+	VPBROADCASTD 4(CX), Y3
+	VPSHUFB      bytes8<>+0(SB), Y3, Y3
+	VMOVDQU      bitmasky<>+0(SB), Y4
+	VPAND        Y4, Y3, Y3
+	VPCMPEQB     Y4, Y3, Y3
+	VPAND        bit4y<>+0(SB), Y3, Y3
+	VPOR         Y3, Y1, Y1
+	VMOVDQU      Y1, (DX)
+	ADDQ         $+24, CX
+	ADDQ         $+32, DX
+	ADDQ         $+8, BX
+	ADDQ         $+8, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func decodeIQ4_NLAVX2(a *rowArgs)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeIQ4_NLAVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), AX
+	VPBROADCASTD low0f<>+0(SB), Y0
+
+block:
+	PREFETCHT0   4096(CX)
+	MOVWLZX      (CX), DI
+	VMOVD        DI, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	VMOVQ        X1, (BX)
+	VMOVDQU      2(CX), X2
+	VPSRLW       $0x04, X2, X1
+	VINSERTI128  $0x01, X1, Y2, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      iq4signedy<>+0(SB), Y3
+	VPSHUFB      Y1, Y3, Y1
+	VMOVDQU      Y1, (DX)
+	ADDQ         $+18, CX
+	ADDQ         $+32, DX
+	ADDQ         $+8, BX
+	ADDQ         $+8, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA iq4signedy<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA iq4signedy<>+8(SB)/8, $0x7159453526190d01
+DATA iq4signedy<>+16(SB)/8, $0xf6eaddcfbfad9881
+DATA iq4signedy<>+24(SB)/8, $0x7159453526190d01
+GLOBL iq4signedy<>(SB), RODATA|NOPTR, $32
+
+// func decodeMXFP4AVX2(a *rowArgs)
+// Requires: AVX, AVX2, CMOV, MMX+
+TEXT ·decodeMXFP4AVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), AX
+	VPBROADCASTD low0f<>+0(SB), Y0
+
+block:
+	PREFETCHT0   4096(CX)
+	MOVBLZX      (CX), DI
+	LEAL         -1(DI), R8
+	SHLL         $0x17, R8
+	LEAL         1(DI), R9
+	SHLL         $0x15, R9
+	CMPL         DI, $0x02
+	CMOVLLT      R9, R8
+	VMOVD        R8, X1
+	VBROADCASTSS X1, X1
+	VMOVQ        X1, (BX)
+	VMOVDQU      1(CX), X1
+	VPSRLW       $0x04, X1, X2
+	VINSERTI128  $0x01, X2, Y1, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      mxfp4signedy<>+0(SB), Y3
+	VPSHUFB      Y2, Y3, Y2
+	VMOVDQU      Y2, (DX)
+	ADDQ         $+17, CX
+	ADDQ         $+32, DX
+	ADDQ         $+8, BX
+	ADDQ         $+8, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA mxfp4signedy<>+0(SB)/8, $0x0c08060403020100
+DATA mxfp4signedy<>+8(SB)/8, $0xf4f8fafcfdfeff00
+DATA mxfp4signedy<>+16(SB)/8, $0x0c08060403020100
+DATA mxfp4signedy<>+24(SB)/8, $0xf4f8fafcfdfeff00
+GLOBL mxfp4signedy<>(SB), RODATA|NOPTR, $32
+
+// func decodeQ2_KAVX2(a *rowArgs)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeQ2_KAVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), AX
+	VPBROADCASTD low0f<>+0(SB), Y0
+
+block:
+	PREFETCHT0   4096(CX)
+	PREFETCHT0   4160(CX)
+	MOVWLZX      82(CX), DI
+	VMOVD        DI, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y3
+	VMOVDQU      (CX), X1
+	VPSRLW       $0x04, X1, X2
+	VPAND        X0, X1, X1
+	VPAND        X0, X2, X2
+	MOVWLZX      80(CX), DI
+	VMOVD        DI, X4
+	VCVTPH2PS    X4, X4
+	VBROADCASTSS X4, Y4
+	VPMOVZXBD    X1, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (BX)
+	VPSHUFD      $0x0e, X1, X1
+	VPMOVZXBD    X1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y4, Y1, Y1
+	VMOVUPS      Y1, 32(BX)
+	VXORPS       signbits<>+0(SB), Y3, Y3
+	VPMOVZXBD    X2, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (SI)
+	VPSHUFD      $0x0e, X2, X2
+	VPMOVZXBD    X2, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VMOVUPS      Y1, 32(SI)
+	VMOVDQU      16(CX), Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, (DX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 32(DX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 64(DX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 96(DX)
+	VMOVDQU      48(CX), Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 128(DX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 160(DX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 192(DX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 224(DX)
+	ADDQ         $+84, CX
+	ADDQ         $+256, DX
+	ADDQ         $+64, BX
+	ADDQ         $+64, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA low03y<>+0(SB)/8, $0x0303030303030303
+DATA low03y<>+8(SB)/8, $0x0303030303030303
+DATA low03y<>+16(SB)/8, $0x0303030303030303
+DATA low03y<>+24(SB)/8, $0x0303030303030303
+GLOBL low03y<>(SB), RODATA|NOPTR, $32
+
+// func decodeQ3_KAVX2(a *rowArgs)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeQ3_KAVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), AX
+	VPBROADCASTD low0f<>+0(SB), Y0
+
+block:
+	PREFETCHT0   4096(CX)
+	PREFETCHT0   4160(CX)
+	VMOVDQU      94(CX), X1
+	VPSHUFB      q3lo<>+0(SB), X1, X2
+	VPSRLW       $0x04, X2, X3
+	VPBLENDW     $0xf0, X3, X2, X2
+	VPAND        X0, X2, X2
+	VPSHUFB      q3hi<>+0(SB), X1, X1
+	VPSRLVD      q3shift<>+0(SB), X1, X1
+	VPSLLD       $0x04, X1, X1
+	VPAND        bits45x<>+0(SB), X1, X1
+	VPOR         X1, X2, X2
+	VPSUBB       off32x<>+0(SB), X2, X2
+	MOVWLZX      108(CX), DI
+	VMOVD        DI, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, (BX)
+	VPSHUFD      $0x0e, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(BX)
+	VMOVDQU      32(CX), Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      (CX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        bit2y<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPSUBB       off4y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, (DX)
+	VMOVDQU      32(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      (CX), Y2
+	VPSLLW       $0x01, Y2, Y2
+	VPAND        bit2y<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPSUBB       off4y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 32(DX)
+	VMOVDQU      32(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      (CX), Y2
+	VPAND        bit2y<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPSUBB       off4y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 64(DX)
+	VMOVDQU      32(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      (CX), Y2
+	VPSRLW       $0x01, Y2, Y2
+	VPAND        bit2y<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPSUBB       off4y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 96(DX)
+	VMOVDQU      64(CX), Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      (CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bit2y<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPSUBB       off4y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 128(DX)
+	VMOVDQU      64(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      (CX), Y2
+	VPSRLW       $0x03, Y2, Y2
+	VPAND        bit2y<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPSUBB       off4y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 160(DX)
+	VMOVDQU      64(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      (CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bit2y<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPSUBB       off4y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 192(DX)
+	VMOVDQU      64(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        low03y<>+0(SB), Y1, Y1
+	VMOVDQU      (CX), Y2
+	VPSRLW       $0x05, Y2, Y2
+	VPAND        bit2y<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPSUBB       off4y<>+0(SB), Y1, Y1
+	VMOVDQU      Y1, 224(DX)
+	ADDQ         $+110, CX
+	ADDQ         $+256, DX
+	ADDQ         $+64, BX
+	ADDQ         $+64, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA q3lo<>+0(SB)/8, $0x0908070605040302
+DATA q3lo<>+8(SB)/8, $0x0908070605040302
+GLOBL q3lo<>(SB), RODATA|NOPTR, $16
+
+DATA q3hi<>+0(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA q3hi<>+8(SB)/8, $0x0d0c0b0a0d0c0b0a
+GLOBL q3hi<>(SB), RODATA|NOPTR, $16
+
+DATA q3shift<>+0(SB)/8, $0x0000000200000000
+DATA q3shift<>+8(SB)/8, $0x0000000600000004
+GLOBL q3shift<>(SB), RODATA|NOPTR, $16
+
+DATA bits45x<>+0(SB)/8, $0x3030303030303030
+DATA bits45x<>+8(SB)/8, $0x3030303030303030
+GLOBL bits45x<>(SB), RODATA|NOPTR, $16
+
+DATA off32x<>+0(SB)/8, $0x2020202020202020
+DATA off32x<>+8(SB)/8, $0x2020202020202020
+GLOBL off32x<>(SB), RODATA|NOPTR, $16
+
+DATA bit2y<>+0(SB)/8, $0x0404040404040404
+DATA bit2y<>+8(SB)/8, $0x0404040404040404
+DATA bit2y<>+16(SB)/8, $0x0404040404040404
+DATA bit2y<>+24(SB)/8, $0x0404040404040404
+GLOBL bit2y<>(SB), RODATA|NOPTR, $32
+
+DATA off4y<>+0(SB)/8, $0x0404040404040404
+DATA off4y<>+8(SB)/8, $0x0404040404040404
+DATA off4y<>+16(SB)/8, $0x0404040404040404
+DATA off4y<>+24(SB)/8, $0x0404040404040404
+GLOBL off4y<>(SB), RODATA|NOPTR, $32
+
+// func decodeIQ4_XSAVX2(a *rowArgs)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeIQ4_XSAVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), AX
+	VPBROADCASTD low0f<>+0(SB), Y0
+	VMOVDQU      twice0<>+0(SB), Y1
+	VMOVDQU      twice1<>+0(SB), Y2
+	VMOVDQU      iq4signedy<>+0(SB), Y3
+
+block:
+	PREFETCHT0   4096(CX)
+	PREFETCHT0   4160(CX)
+	PREFETCHT0   4224(CX)
+	VPBROADCASTD 4(CX), Y4
+	VPSRLVD      x4<>+0(SB), Y4, Y4
+	VPAND        c15y<>+0(SB), Y4, Y4
+	VPBROADCASTD (CX), Y5
+	VPSRLVD      x2<>+0(SB), Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPAND        c48y<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       c32y<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	MOVWLZX      (CX), DI
+	VMOVD        DI, X5
+	VCVTPH2PS    X5, X5
+	VBROADCASTSS X5, Y5
+	VMULPS       Y5, Y4, Y4
+	VPERMPS      Y4, Y1, Y5
+	VMOVUPS      Y5, (BX)
+	VPERMPS      Y4, Y2, Y4
+	VMOVUPS      Y4, 32(BX)
+	VMOVDQU      8(CX), X6
+	VPSRLW       $0x04, X6, X4
+	VINSERTI128  $0x01, X4, Y6, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      Y4, (DX)
+	VMOVDQU      24(CX), X6
+	VPSRLW       $0x04, X6, X4
+	VINSERTI128  $0x01, X4, Y6, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      Y4, 32(DX)
+	VMOVDQU      40(CX), X6
+	VPSRLW       $0x04, X6, X4
+	VINSERTI128  $0x01, X4, Y6, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      Y4, 64(DX)
+	VMOVDQU      56(CX), X6
+	VPSRLW       $0x04, X6, X4
+	VINSERTI128  $0x01, X4, Y6, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      Y4, 96(DX)
+	VMOVDQU      72(CX), X6
+	VPSRLW       $0x04, X6, X4
+	VINSERTI128  $0x01, X4, Y6, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      Y4, 128(DX)
+	VMOVDQU      88(CX), X6
+	VPSRLW       $0x04, X6, X4
+	VINSERTI128  $0x01, X4, Y6, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      Y4, 160(DX)
+	VMOVDQU      104(CX), X6
+	VPSRLW       $0x04, X6, X4
+	VINSERTI128  $0x01, X4, Y6, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      Y4, 192(DX)
+	VMOVDQU      120(CX), X6
+	VPSRLW       $0x04, X6, X4
+	VINSERTI128  $0x01, X4, Y6, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      Y4, 224(DX)
+	ADDQ         $+136, CX
+	ADDQ         $+256, DX
+	ADDQ         $+64, BX
+	ADDQ         $+64, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA x4<>+0(SB)/8, $0x0000000400000000
+DATA x4<>+8(SB)/8, $0x0000000c00000008
+DATA x4<>+16(SB)/8, $0x0000001400000010
+DATA x4<>+24(SB)/8, $0x0000001c00000018
+GLOBL x4<>(SB), RODATA|NOPTR, $32
+
+DATA c15y<>+0(SB)/8, $0x0000000f0000000f
+DATA c15y<>+8(SB)/8, $0x0000000f0000000f
+DATA c15y<>+16(SB)/8, $0x0000000f0000000f
+DATA c15y<>+24(SB)/8, $0x0000000f0000000f
+GLOBL c15y<>(SB), RODATA|NOPTR, $32
+
+DATA x2<>+0(SB)/8, $0x0000001200000010
+DATA x2<>+8(SB)/8, $0x0000001600000014
+DATA x2<>+16(SB)/8, $0x0000001a00000018
+DATA x2<>+24(SB)/8, $0x0000001e0000001c
+GLOBL x2<>(SB), RODATA|NOPTR, $32
+
+DATA c48y<>+0(SB)/8, $0x0000003000000030
+DATA c48y<>+8(SB)/8, $0x0000003000000030
+DATA c48y<>+16(SB)/8, $0x0000003000000030
+DATA c48y<>+24(SB)/8, $0x0000003000000030
+GLOBL c48y<>(SB), RODATA|NOPTR, $32
+
+DATA c32y<>+0(SB)/8, $0x0000002000000020
+DATA c32y<>+8(SB)/8, $0x0000002000000020
+DATA c32y<>+16(SB)/8, $0x0000002000000020
+DATA c32y<>+24(SB)/8, $0x0000002000000020
+GLOBL c32y<>(SB), RODATA|NOPTR, $32
+
+// func decodeTQ2_0AVX2(a *rowArgs)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeTQ2_0AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 16(AX), BX
+	MOVQ 24(AX), SI
+	MOVQ 32(AX), AX
+
+block:
+	PREFETCHT0   4096(CX)
+	PREFETCHT0   4160(CX)
+	MOVWLZX      64(CX), DI
+	VMOVD        DI, X0
+	VCVTPH2PS    X0, X0
+	VBROADCASTSS X0, Y0
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y0, 32(BX)
+	VMOVDQU      (CX), Y0
+	VPAND        low03y<>+0(SB), Y0, Y0
+	VPSUBB       off1y<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, (DX)
+	VMOVDQU      (CX), Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        low03y<>+0(SB), Y0, Y0
+	VPSUBB       off1y<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 32(DX)
+	VMOVDQU      (CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        low03y<>+0(SB), Y0, Y0
+	VPSUBB       off1y<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 64(DX)
+	VMOVDQU      (CX), Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        low03y<>+0(SB), Y0, Y0
+	VPSUBB       off1y<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 96(DX)
+	VMOVDQU      32(CX), Y0
+	VPAND        low03y<>+0(SB), Y0, Y0
+	VPSUBB       off1y<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 128(DX)
+	VMOVDQU      32(CX), Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        low03y<>+0(SB), Y0, Y0
+	VPSUBB       off1y<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 160(DX)
+	VMOVDQU      32(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        low03y<>+0(SB), Y0, Y0
+	VPSUBB       off1y<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 192(DX)
+	VMOVDQU      32(CX), Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        low03y<>+0(SB), Y0, Y0
+	VPSUBB       off1y<>+0(SB), Y0, Y0
+	VMOVDQU      Y0, 224(DX)
+	ADDQ         $+66, CX
+	ADDQ         $+256, DX
+	ADDQ         $+64, BX
+	ADDQ         $+64, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA off1y<>+0(SB)/8, $0x0101010101010101
+DATA off1y<>+8(SB)/8, $0x0101010101010101
+DATA off1y<>+16(SB)/8, $0x0101010101010101
+DATA off1y<>+24(SB)/8, $0x0101010101010101
+GLOBL off1y<>(SB), RODATA|NOPTR, $32
+
 // func quantizeQ8AVX2(a *quantArgs)
 // Requires: AVX, AVX2
 TEXT ·quantizeQ8AVX2(SB), NOSPLIT, $0-8

@@ -109,6 +109,51 @@ func decodeQ5_KAVX2(a *rowArgs)
 //go:noescape
 func decodeQ6_KAVX2(a *rowArgs)
 
+// decodeQ4_1AVX2 decodes blocks of Q4_1 as decodeRow does.
+//
+//go:noescape
+func decodeQ4_1AVX2(a *rowArgs)
+
+// decodeQ5_0AVX2 decodes blocks of Q5_0 as decodeRow does.
+//
+//go:noescape
+func decodeQ5_0AVX2(a *rowArgs)
+
+// decodeQ5_1AVX2 decodes blocks of Q5_1 as decodeRow does.
+//
+//go:noescape
+func decodeQ5_1AVX2(a *rowArgs)
+
+// decodeIQ4_NLAVX2 decodes blocks of IQ4_NL as decodeRow does.
+//
+//go:noescape
+func decodeIQ4_NLAVX2(a *rowArgs)
+
+// decodeMXFP4AVX2 decodes blocks of MXFP4 as decodeRow does.
+//
+//go:noescape
+func decodeMXFP4AVX2(a *rowArgs)
+
+// decodeQ2_KAVX2 decodes blocks of Q2_K as decodeRow does.
+//
+//go:noescape
+func decodeQ2_KAVX2(a *rowArgs)
+
+// decodeQ3_KAVX2 decodes blocks of Q3_K as decodeRow does.
+//
+//go:noescape
+func decodeQ3_KAVX2(a *rowArgs)
+
+// decodeIQ4_XSAVX2 decodes blocks of IQ4_XS as decodeRow does.
+//
+//go:noescape
+func decodeIQ4_XSAVX2(a *rowArgs)
+
+// decodeTQ2_0AVX2 decodes blocks of TQ2_0 as decodeRow does.
+//
+//go:noescape
+func decodeTQ2_0AVX2(a *rowArgs)
+
 // quantizeQ8AVX2 quantizes blocks of 32 as quantizeRowGeneric does.
 //
 //go:noescape

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// moreAVX2 generates the decoding of the formats that are met less often.
+// TQ1_0 and IQ3_S are decoded in Go.
+func moreAVX2() {
+	for _, f := range nibbleFormats[1:] {
+		decodeNibbleAVX2(f)
+	}
+	decodeQ2KAVX2()
+	decodeQ3KAVX2()
+	decodeIQ4XSAVX2()
+	decodeTQ2AVX2()
+}
+
+// twice writes 8 scales, each for two groups of 16.
+func (d *decoder) twice(s reg.VecVirtual, pairs [2]reg.VecVirtual) {
+	for i := range pairs {
+		f := c.YMM()
+		c.VPERMPS(s, pairs[i], f)
+		c.VMOVUPS(f, at(d.s, 32*i))
+	}
+}
+
+func twiceTables() (pairs [2]reg.VecVirtual) {
+	for i := range pairs {
+		pairs[i] = c.YMM()
+		c.VMOVDQU(table(fmt.Sprintf("twice%d", i), dwordsOf(8, func(l int) uint32 { return uint32(4*i + l/2) })), pairs[i])
+	}
+	return pairs
+}
+
+func decodeNibbleAVX2(f *nibbleFormat) {
+	d := newDecoder(f.name)
+	low := ymmWord("low0f", 0x0f0f0f0f)
+	off := byte(0)
+	if f.values == "" && f.min == 0 {
+		off = 16
+	}
+	d.each(f.block, 32, func() {
+		if f.values == "mxfp4" {
+			// 2^(e−128); the two smallest exponents give subnormal numbers.
+			e, big, small, x := c.GP32(), c.GP32(), c.GP32(), c.XMM()
+			c.MOVBLZX(at(d.src, 0), e)
+			c.LEAL(operand.Mem{Base: e.As64(), Disp: -1}, big)
+			c.SHLL(operand.U8(23), big)
+			c.LEAL(operand.Mem{Base: e.As64(), Disp: 1}, small)
+			c.SHLL(operand.U8(21), small)
+			c.CMPL(e, operand.U8(2))
+			c.CMOVLLT(small, big)
+			c.VMOVD(big, x)
+			c.VBROADCASTSS(x, x)
+			c.VMOVQ(x, at(d.s, 0))
+		} else {
+			c.VMOVQ(d.half(f.scale).AsX(), at(d.s, 0))
+		}
+		if f.min > 0 {
+			c.VMOVSS(d.half(f.min).AsX(), at(d.m, 0))
+			c.SUBQ(operand.I8(4), d.m) // one minimum per 32 elements
+		}
+		x, y, q := c.XMM(), c.XMM(), c.YMM()
+		c.VMOVDQU(at(d.src, f.nib), x)
+		c.VPSRLW(operand.U8(4), x, y)
+		c.VINSERTI128(operand.U8(1), y, x.AsY(), q)
+		c.VPAND(low, q, q)
+		if f.fifth > 0 {
+			b, mask := c.YMM(), c.YMM()
+			c.VPBROADCASTD(at(d.src, f.fifth), b)
+			c.VPSHUFB(table("bytes8", bytesOf(32, func(i int) byte { return byte(i / 8) })), b, b)
+			c.VMOVDQU(table("bitmasky", bytesOf(32, func(i int) byte { return 1 << (i % 8) })), mask)
+			c.VPAND(mask, b, b)
+			c.VPCMPEQB(mask, b, b)
+			c.VPAND(table("bit4y", bytesOf(32, func(int) byte { return 16 })), b, b)
+			c.VPOR(b, q, q)
+		}
+		switch {
+		case f.values != "":
+			v := iq4Values
+			if f.values == "mxfp4" {
+				v = mxfp4Values
+			}
+			t := c.YMM()
+			c.VMOVDQU(table(f.values+"signedy", bytesOf(32, func(i int) byte { return byte(v[i%16]) })), t)
+			c.VPSHUFB(q, t, q)
+		case off > 0:
+			c.VPSUBB(table("off16y", bytesOf(32, func(int) byte { return off })), q, q)
+		}
+		c.VMOVDQU(q, at(d.q, 0))
+	})
+}
+
+// sixteen writes 16 scales from the bytes of an XMM register, times f.
+func (d *decoder) sixteen(bytes, f reg.VecVirtual, to reg.GPVirtual, signed bool) {
+	for i := range 2 {
+		s := c.YMM()
+		if i == 1 {
+			c.VPSHUFD(operand.U8(0x0e), bytes, bytes)
+		}
+		if signed {
+			c.VPMOVSXBD(bytes, s)
+		} else {
+			c.VPMOVZXBD(bytes, s)
+		}
+		c.VCVTDQ2PS(s, s)
+		c.VMULPS(f, s, s)
+		c.VMOVUPS(s, at(to, 32*i))
+	}
+}
+
+// twoBits decodes 64 bytes of 2-bit numbers at disp; more changes the numbers
+// of group g of 32.
+func (d *decoder) twoBits(disp int, more func(q reg.VecVirtual, g int)) {
+	low := table("low03y", bytesOf(32, func(int) byte { return 3 }))
+	for h := range 2 {
+		for s := range 4 {
+			q := c.YMM()
+			c.VMOVDQU(at(d.src, disp+32*h), q)
+			if s > 0 {
+				c.VPSRLW(operand.U8(2*s), q, q)
+			}
+			c.VPAND(low, q, q)
+			if more != nil {
+				more(q, 4*h+s)
+			}
+			c.VMOVDQU(q, at(d.q, 128*h+32*s))
+		}
+	}
+}
+
+func decodeQ2KAVX2() {
+	d := newDecoder("Q2_K")
+	low := ymmWord("low0f", 0x0f0f0f0f)
+	d.each(84, 256, func() {
+		s, m, f := c.XMM(), c.XMM(), d.half(82)
+		c.VMOVDQU(at(d.src, 0), s)
+		c.VPSRLW(operand.U8(4), s, m)
+		c.VPAND(low.AsX(), s, s)
+		c.VPAND(low.AsX(), m, m)
+		d.sixteen(s, d.half(80), d.s, false)
+		c.VXORPS(table("signbits", dwordsOf(8, func(int) uint32 { return 1 << 31 })), f, f)
+		d.sixteen(m, f, d.m, false)
+		d.twoBits(16, nil)
+	})
+}
+
+func decodeQ3KAVX2() {
+	d := newDecoder("Q3_K")
+	low := ymmWord("low0f", 0x0f0f0f0f)
+	d.each(110, 256, func() {
+		// The last 16 bytes: two of quants, 8 of nibbles, 4 of bit pairs, d.
+		s, l, h, b := c.XMM(), c.XMM(), c.XMM(), c.XMM()
+		c.VMOVDQU(at(d.src, 94), s)
+		c.VPSHUFB(table("q3lo", bytesOf(16, func(i int) byte { return byte(2 + i%8) })), s, l)
+		c.VPSRLW(operand.U8(4), l, h)
+		c.VPBLENDW(operand.U8(0xf0), h, l, l)
+		c.VPAND(low.AsX(), l, l)
+		c.VPSHUFB(table("q3hi", bytesOf(16, func(i int) byte { return byte(10 + i%4) })), s, b)
+		c.VPSRLVD(table("q3shift", dwordsOf(4, func(i int) uint32 { return uint32(2 * i) })), b, b)
+		c.VPSLLD(operand.U8(4), b, b)
+		c.VPAND(table("bits45x", bytesOf(16, func(int) byte { return 0x30 })), b, b)
+		c.VPOR(b, l, l)
+		c.VPSUBB(table("off32x", bytesOf(16, func(int) byte { return 32 })), l, l)
+		d.sixteen(l, d.half(108), d.s, true)
+		d.twoBits(32, func(q reg.VecVirtual, g int) {
+			hm := c.YMM()
+			c.VMOVDQU(at(d.src, 0), hm)
+			if g < 2 {
+				c.VPSLLW(operand.U8(2-g), hm, hm)
+			} else if g > 2 {
+				c.VPSRLW(operand.U8(g-2), hm, hm)
+			}
+			c.VPAND(table("bit2y", bytesOf(32, func(int) byte { return 4 })), hm, hm)
+			c.VPOR(hm, q, q)
+			c.VPSUBB(table("off4y", bytesOf(32, func(int) byte { return 4 })), q, q)
+		})
+	})
+}
+
+func decodeIQ4XSAVX2() {
+	d := newDecoder("IQ4_XS")
+	low, pairs := ymmWord("low0f", 0x0f0f0f0f), twiceTables()
+	lane := func(f func(g int) uint32) []byte { return dwordsOf(8, f) }
+	values := c.YMM()
+	c.VMOVDQU(table("iq4signedy", bytesOf(32, func(i int) byte { return byte(iq4Values[i%16]) })), values)
+	d.each(136, 256, func() {
+		a, b := c.YMM(), c.YMM()
+		c.VPBROADCASTD(at(d.src, 4), a)
+		c.VPSRLVD(table("x4", lane(func(g int) uint32 { return uint32(4 * g) })), a, a)
+		c.VPAND(table("c15y", lane(func(int) uint32 { return 15 })), a, a)
+		c.VPBROADCASTD(at(d.src, 0), b)
+		c.VPSRLVD(table("x2", lane(func(g int) uint32 { return uint32(16 + 2*g) })), b, b)
+		c.VPSLLD(operand.U8(4), b, b)
+		c.VPAND(table("c48y", lane(func(int) uint32 { return 48 })), b, b)
+		c.VPOR(b, a, a)
+		c.VPSUBD(table("c32y", lane(func(int) uint32 { return 32 })), a, a)
+		c.VCVTDQ2PS(a, a)
+		c.VMULPS(d.half(0), a, a)
+		d.twice(a, pairs)
+		for g := range 8 {
+			x, y, q := c.XMM(), c.XMM(), c.YMM()
+			c.VMOVDQU(at(d.src, 8+16*g), x)
+			c.VPSRLW(operand.U8(4), x, y)
+			c.VINSERTI128(operand.U8(1), y, x.AsY(), q)
+			c.VPAND(low, q, q)
+			c.VPSHUFB(q, values, q)
+			c.VMOVDQU(q, at(d.q, 32*g))
+		}
+	})
+}
+
+func decodeTQ2AVX2() {
+	d := newDecoder("TQ2_0")
+	d.each(66, 256, func() {
+		f := d.half(64)
+		c.VMOVUPS(f, at(d.s, 0))
+		c.VMOVUPS(f, at(d.s, 32))
+		d.twoBits(0, func(q reg.VecVirtual, g int) {
+			c.VPSUBB(table("off1y", bytesOf(32, func(int) byte { return 1 })), q, q)
+		})
+	})
+}
