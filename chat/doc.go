@@ -23,8 +23,9 @@
 //		fmt.Print(d.Content)
 //	}
 //
-// The files, from below: json.go (values whose keys keep their order), jinja.go
-// and filters.go (what the template library needs to agree with the reference
-// implementation), template.go, message.go, marks.go and prompt.go (the way to
-// token ids), parse.go and one file for each family of answers, session.go.
+// The files, from below: json.go (values whose keys keep their order); jinja.go,
+// jinjacode.go and filters.go (what the template library needs to agree with
+// the reference implementation); template.go, message.go, marks.go and prompt.go
+// (the way to token ids); parse.go and one file for each family of answers;
+// session.go.
 package chat

@@ -214,7 +214,7 @@ func TestTemplate(t *testing.T) {
 	if out := must(t, "template", jinja, "--input", file); out != "Bx\n" {
 		t.Errorf("%q", out)
 	}
-	for _, x := range []struct{ in, want string }{{`{"fail": true, "messages": [], "tools": []}`, "Not this way"}, {`[]`, "object"}, {`{"a":`, "unexpected"}, {``, "unexpected"}, {`{} {}`, "more than one"}} {
+	for _, x := range []struct{ in, want string }{{`{"fail": true, "messages": [{"content": ""}], "tools": []}`, "Not this way"}, {`{"messages": [], "tools": []}`, "undefined"}, {`[]`, "object"}, {`{"a":`, "unexpected"}, {``, "unexpected"}, {`{} {}`, "more than one"}} {
 		if r := cli(t, x.in, "template", model); r.code != exitFailed || !strings.Contains(r.err, x.want) || strings.Count(r.err, "\n") != 1 || r.out != "" {
 			t.Errorf("%s: exit %d, %q", x.in, r.code, r.err)
 		}
