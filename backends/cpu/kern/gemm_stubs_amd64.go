@@ -6,252 +6,276 @@ package kern
 
 // gemm32T1AVX512 multiplies a panel of 32 rows with 1 tokens:
 //
-//	y[t][r] = Σ_b (side[t][b] + Σ w·x) · (d[b][r]·dx[t][b])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·(side[t][b] + Σ w·x))
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32T1AVX512(a *gemmArgs)
 
 // gemm32MinT1AVX512 multiplies a panel of 32 rows with 1 tokens:
 //
-//	y[t][r] = Σ_b (Σ w·x) · (d[b][r]·dx[t][b]) + m[b][r]·side[t][b]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ w·x + m[b][r]·side[t][b])
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32MinT1AVX512(a *gemmArgs)
 
 // gemm32T2AVX512 multiplies a panel of 32 rows with 2 tokens:
 //
-//	y[t][r] = Σ_b (side[t][b] + Σ w·x) · (d[b][r]·dx[t][b])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·(side[t][b] + Σ w·x))
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32T2AVX512(a *gemmArgs)
 
 // gemm32MinT2AVX512 multiplies a panel of 32 rows with 2 tokens:
 //
-//	y[t][r] = Σ_b (Σ w·x) · (d[b][r]·dx[t][b]) + m[b][r]·side[t][b]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ w·x + m[b][r]·side[t][b])
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32MinT2AVX512(a *gemmArgs)
 
 // gemm32T3AVX512 multiplies a panel of 32 rows with 3 tokens:
 //
-//	y[t][r] = Σ_b (side[t][b] + Σ w·x) · (d[b][r]·dx[t][b])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·(side[t][b] + Σ w·x))
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32T3AVX512(a *gemmArgs)
 
 // gemm32MinT3AVX512 multiplies a panel of 32 rows with 3 tokens:
 //
-//	y[t][r] = Σ_b (Σ w·x) · (d[b][r]·dx[t][b]) + m[b][r]·side[t][b]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ w·x + m[b][r]·side[t][b])
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32MinT3AVX512(a *gemmArgs)
 
 // gemm32T4AVX512 multiplies a panel of 32 rows with 4 tokens:
 //
-//	y[t][r] = Σ_b (side[t][b] + Σ w·x) · (d[b][r]·dx[t][b])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·(side[t][b] + Σ w·x))
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32T4AVX512(a *gemmArgs)
 
 // gemm32MinT4AVX512 multiplies a panel of 32 rows with 4 tokens:
 //
-//	y[t][r] = Σ_b (Σ w·x) · (d[b][r]·dx[t][b]) + m[b][r]·side[t][b]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ w·x + m[b][r]·side[t][b])
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32MinT4AVX512(a *gemmArgs)
 
 // gemm32T5AVX512 multiplies a panel of 32 rows with 5 tokens:
 //
-//	y[t][r] = Σ_b (side[t][b] + Σ w·x) · (d[b][r]·dx[t][b])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·(side[t][b] + Σ w·x))
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32T5AVX512(a *gemmArgs)
 
 // gemm32MinT5AVX512 multiplies a panel of 32 rows with 5 tokens:
 //
-//	y[t][r] = Σ_b (Σ w·x) · (d[b][r]·dx[t][b]) + m[b][r]·side[t][b]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ w·x + m[b][r]·side[t][b])
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32MinT5AVX512(a *gemmArgs)
 
 // gemm32T6AVX512 multiplies a panel of 32 rows with 6 tokens:
 //
-//	y[t][r] = Σ_b (side[t][b] + Σ w·x) · (d[b][r]·dx[t][b])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·(side[t][b] + Σ w·x))
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32T6AVX512(a *gemmArgs)
 
 // gemm32MinT6AVX512 multiplies a panel of 32 rows with 6 tokens:
 //
-//	y[t][r] = Σ_b (Σ w·x) · (d[b][r]·dx[t][b]) + m[b][r]·side[t][b]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ w·x + m[b][r]·side[t][b])
+//
+// in four partial sums, one after the other
 //
 //go:noescape
 func gemm32MinT6AVX512(a *gemmArgs)
 
 // gemm256x32T1AVX512 multiplies a panel of 32 rows with 1 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x32T1AVX512(a *gemmArgs)
 
 // gemm256x32MinT1AVX512 multiplies a panel of 32 rows with 1 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x32MinT1AVX512(a *gemmArgs)
 
 // gemm256x16T1AVX512 multiplies a panel of 32 rows with 1 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x16T1AVX512(a *gemmArgs)
 
 // gemm256x16MinT1AVX512 multiplies a panel of 32 rows with 1 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x16MinT1AVX512(a *gemmArgs)
 
 // gemm256x32T2AVX512 multiplies a panel of 32 rows with 2 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x32T2AVX512(a *gemmArgs)
 
 // gemm256x32MinT2AVX512 multiplies a panel of 32 rows with 2 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x32MinT2AVX512(a *gemmArgs)
 
 // gemm256x16T2AVX512 multiplies a panel of 32 rows with 2 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x16T2AVX512(a *gemmArgs)
 
 // gemm256x16MinT2AVX512 multiplies a panel of 32 rows with 2 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x16MinT2AVX512(a *gemmArgs)
 
 // gemm256x32T3AVX512 multiplies a panel of 32 rows with 3 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x32T3AVX512(a *gemmArgs)
 
 // gemm256x32MinT3AVX512 multiplies a panel of 32 rows with 3 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x32MinT3AVX512(a *gemmArgs)
 
 // gemm256x16T3AVX512 multiplies a panel of 32 rows with 3 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x16T3AVX512(a *gemmArgs)
 
 // gemm256x16MinT3AVX512 multiplies a panel of 32 rows with 3 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x16MinT3AVX512(a *gemmArgs)
 
 // gemm256x32T4AVX512 multiplies a panel of 32 rows with 4 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x32T4AVX512(a *gemmArgs)
 
 // gemm256x32MinT4AVX512 multiplies a panel of 32 rows with 4 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x32MinT4AVX512(a *gemmArgs)
 
 // gemm256x16T4AVX512 multiplies a panel of 32 rows with 4 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x16T4AVX512(a *gemmArgs)
 
 // gemm256x16MinT4AVX512 multiplies a panel of 32 rows with 4 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x16MinT4AVX512(a *gemmArgs)
 
 // gemm256x32T5AVX512 multiplies a panel of 32 rows with 5 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x32T5AVX512(a *gemmArgs)
 
 // gemm256x32MinT5AVX512 multiplies a panel of 32 rows with 5 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x32MinT5AVX512(a *gemmArgs)
 
 // gemm256x16T5AVX512 multiplies a panel of 32 rows with 5 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x16T5AVX512(a *gemmArgs)
 
 // gemm256x16MinT5AVX512 multiplies a panel of 32 rows with 5 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x16MinT5AVX512(a *gemmArgs)
 
 // gemm256x32T6AVX512 multiplies a panel of 32 rows with 6 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x32T6AVX512(a *gemmArgs)
 
 // gemm256x32MinT6AVX512 multiplies a panel of 32 rows with 6 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x32MinT6AVX512(a *gemmArgs)
 
 // gemm256x16T6AVX512 multiplies a panel of 32 rows with 6 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))
 //
 //go:noescape
 func gemm256x16T6AVX512(a *gemmArgs)
 
 // gemm256x16MinT6AVX512 multiplies a panel of 32 rows with 6 tokens:
 //
-//	y[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
+//	y[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])
 //
 //go:noescape
 func gemm256x16MinT6AVX512(a *gemmArgs)

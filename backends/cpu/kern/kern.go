@@ -40,8 +40,25 @@ func ActType(w graph.DType) graph.DType {
 // 64. y must not overlap the inputs; no slice needs alignment. Rows outside
 // [lo,hi) and tokens beyond T are not written.
 //
-// The integer sums within a block are exact. A non-finite activation or scale
-// gives a non-finite result.
+// For quantized types the result is defined to the bit, the same for every T,
+// every split of rows and every instruction set. Integer sums are exact; every
+// conversion, product and sum of a value v is rounded to f32, and no fused
+// operations are used. For block b of a row of B blocks
+//
+//	Q8:   v[b] = dx[b]·((d·Σ q·x) + (m·Σ x))
+//	Q8K:  v[b] = dx[b]·((d·Σ_j sc[j]·Σ q·x) − (dmin·Σ_j mn[j]·Σ x))
+//
+// where dx, x and Σ x are what QuantizeRow stores, d, m, q, sc, mn and dmin what
+// the format's block holds; formats without minima have no second term, and a
+// subnormal d counts as 0. The sums of a superblock stay below 2³¹ whatever it
+// holds. Values are added in ascending order, starting with 0: for Q8K to y, for
+// Q8 to four partial sums, b to number (b−B) mod 4, and y = ((p0+p1)+p2)+p3.
+//
+// Products of F32, F16 and BF16 depend on the instruction set and on whether T
+// reaches the number from which on panels are used, by a few units of the last
+// place of Σ |w·x|; apart from that they depend neither on T nor on the split.
+//
+// A non-finite activation or scale gives a non-finite result.
 func Mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
 	if lo < 0 || hi > w.N || lo > hi {
 		panic("kern: row range outside the matrix")

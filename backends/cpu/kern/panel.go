@@ -10,13 +10,15 @@ import (
 // quantized types it consists of
 //
 //	quants  [8 steps][2][16 rows][4 bytes], unsigned: 32 elements of 32 rows
-//	scales  [2][16 rows] f32
+//	scales  [2][16 rows] f32, or int32 for groups within superblocks
 //
 // For blocks of 32 each block is quants, scales and, for formats with minima,
-// the minima as f32. A superblock of 256 is eight times quants and scales (two
-// scales if groups have 16 elements); for formats with minima then come the
-// minima as pairs of int16, [groups/2][2][16 rows][2], and dmin as f32. For
-// plain types a panel is [k][32 rows], for BF16 [k/2][32 rows][2].
+// the minima as f32. The blocks of each of the four partial sums lie together;
+// where the number of blocks is no multiple of four, a part may lack its first.
+// A superblock of 256 is eight times quants and scales (two
+// scales if groups have 16 elements); then d as f32; for formats with minima
+// then come the minima as pairs of int16, [groups/2][2][16 rows][2], and dmin
+// as f32. For plain types a panel is [k][32 rows], for BF16 [k/2][32 rows][2].
 const (
 	panelRows   = 32
 	panelQuants = 1024
@@ -33,7 +35,7 @@ func (f *format) panelBlock(t graph.DType) int {
 		return panelQuants + panelVec
 	case graph.Q8K:
 		groups := 256 / f.group
-		size := 8*panelQuants + groups*panelVec
+		size := 8*panelQuants + groups*panelVec + panelVec
 		if f.min {
 			size += groups/2*panelVec + panelVec
 		}
@@ -50,11 +52,12 @@ func unpackRow(t graph.DType, panel, row []byte, k0, n, r int) {
 	switch f.act {
 	case graph.Q8:
 		var b block32
-		for i := range n / 32 {
+		nb := n / 32
+		for i := range nb {
 			decode32(t, &b, row[(k0/32+i)*size:])
-			p := panel[i*out:]
+			p := panel[panelPlace(i, nb)*out:]
 			unpackQuants(p, &b.q, f.off, r)
-			putF32(p, panelQuants+4*r, b.d)
+			putF32(p, panelQuants+4*r, normal(b.d))
 			if f.min {
 				putF32(p, panelQuants+panelVec+4*r, b.m)
 			}
@@ -69,11 +72,13 @@ func unpackRow(t graph.DType, panel, row []byte, k0, n, r int) {
 				unpackQuants(p, (*[32]int8)(b.q[32*g:]), f.off, r)
 				p = p[panelQuants:]
 				for j := 0; j < 2; j += per {
-					putF32(p, 4*r, b.d*float32(b.sc[2*g+j]))
+					binary.LittleEndian.PutUint32(p[4*r:], uint32(int32(b.sc[2*g+j])))
 					p = p[panelVec:]
 				}
 			}
+			putF32(p, 4*r, b.d)
 			if f.min {
+				p = p[panelVec:]
 				for j := 0; j < 16; j += per {
 					binary.LittleEndian.PutUint16(p[j/per/2*panelVec+4*r+j/per%2*2:], uint16(b.mn[j]))
 				}
@@ -93,6 +98,14 @@ func unpackRow(t graph.DType, panel, row []byte, k0, n, r int) {
 			}
 		}
 	}
+}
+
+// panelPlace returns the place of block b of nb blocks of 32 in a panel of four
+// parts.
+func panelPlace(b, nb int) int {
+	size := (nb + 3) / 4
+	b += 4*size - nb
+	return b%4*size + b/4
 }
 
 func unpackQuants(p []byte, q *[32]int8, off, r int) {
@@ -123,7 +136,7 @@ const (
 	sideNone  sideKind = iota
 	side32             // int32 per 32 elements: −off·Σ
 	side16             // int32 per 16 elements: −off·Σ
-	sideMin            // f32 per 32 elements: dx·Σ
+	sideMin            // f32 per 32 elements: Σ
 	sidePairs          // int16 per 32 elements: Σ
 )
 
@@ -159,11 +172,11 @@ func (f *format) sideBytes(k int) int {
 func (f *format) makeSide(dst, x []byte, k int) {
 	kind := f.side()
 	if f.act == graph.Q8 {
-		scales, sums := x[k:], x[k+k/8:]
+		sums := x[k+k/8:]
 		for b := range k / 32 {
 			s := i32at(sums, 4*b)
 			if kind == sideMin {
-				putF32(dst, 4*b, f32at(scales, 4*b)*float32(s))
+				putF32(dst, 4*b, float32(s))
 			} else {
 				binary.LittleEndian.PutUint32(dst[4*b:], uint32(-s*int32(f.off)))
 			}

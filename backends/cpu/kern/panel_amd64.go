@@ -33,6 +33,8 @@ type unpackArgs struct {
 	panel  unsafe.Pointer // half panel
 	blocks int            // blocks, or 16-byte pieces of plain types
 	ahead  uintptr        // what to prefetch meanwhile; need not be readable
+	part   int            // blocks of 32: bytes of a part of the panel
+	first  int            // blocks of 32: blocks until the last part is reached
 }
 
 // totalsBytes is the memory for the f32 sums of one tile.
@@ -52,7 +54,11 @@ func panelBytes(w *Mat) int {
 	if f.act == graph.F32 {
 		return (min(w.K, floatBlock(w.Type)) + 1) * f.panelBlock(w.Type)
 	}
-	return w.K / w.Type.BlockElems() * f.panelBlock(w.Type)
+	nb := w.K / w.Type.BlockElems()
+	if f.act == graph.Q8 {
+		nb = (nb + 3) &^ 3
+	}
+	return nb * f.panelBlock(w.Type)
 }
 
 // panelBudget is the second-level cache that panels may fill together. All
@@ -75,11 +81,11 @@ func panelScratch(w *Mat, T int) int {
 
 // sideArgs is what the kernels for side numbers take.
 type sideArgs struct {
-	sums, scales, dst unsafe.Pointer
-	n                 int    // numbers to write
-	off               uint64 // factor of the sums, twice as int16 where sums are int16 pairs
-	tokens            int
-	ldx, lddst        int
+	sums, dst  unsafe.Pointer
+	n          int    // numbers to write
+	off        uint64 // factor of the sums, twice as int16 where sums are int16 pairs
+	tokens     int
+	ldx, lddst int
 }
 
 // makeSides is format.makeSide for T tokens.
@@ -88,7 +94,7 @@ type sideArgs struct {
 func makeSides(f *format, dst []byte, lddst int, x []byte, ldx, T, k int) {
 	a := sideArgs{dst: ptr(dst, 0), n: k / 32, off: uint64(uint32(-f.off)), tokens: T, ldx: ldx, lddst: lddst}
 	if f.act == graph.Q8 {
-		a.scales, a.sums = ptr(x, k), ptr(x, k+k/8)
+		a.sums = ptr(x, k+k/8)
 	} else {
 		a.sums = ptr(x, k+k/64)
 	}
@@ -230,6 +236,12 @@ func unpackPanel(w *Mat, panel []byte, n, rows, k0, k int, u *unpackArgs) {
 			whole = k / per * per
 		} else {
 			u.blocks = k / w.Type.BlockElems()
+		}
+		if f.act == graph.Q8 {
+			u.part = (u.blocks + 3) / 4 * f.panelBlock(w.Type)
+			lacks := -u.blocks & 3
+			u.panel = unsafe.Add(u.panel, lacks*u.part)
+			u.first = 4 - lacks
 		}
 		if !unpackHalf(w.Type, u) {
 			break

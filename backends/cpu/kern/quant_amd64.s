@@ -377,40 +377,37 @@ block:
 TEXT ·side32AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         8(AX), BX
+	MOVQ         8(AX), DX
+	MOVQ         32(AX), BX
 	MOVQ         40(AX), SI
 	MOVQ         48(AX), DI
-	MOVQ         56(AX), R8
-	VPBROADCASTD 32(AX), Z0
+	VPBROADCASTD 24(AX), Z0
 	KXNORW       K2, K2, K2
 
 token:
-	MOVQ  24(AX), R12
-	MOVQ  CX, R9
-	MOVQ  DX, R10
-	MOVQ  BX, R11
+	MOVQ  16(AX), R10
+	MOVQ  CX, R8
+	MOVQ  DX, R9
 	KMOVW K2, K1
 
 step:
-	CMPQ  R12, $0x10
+	CMPQ  R10, $0x10
 	JGE   whole
 	MOVL  $0x0000ffff, R11
-	BZHIL R12, R11, R11
+	BZHIL R10, R11, R11
 	KMOVW R11, K1
 
 whole:
-	VMOVDQU32.Z (R9), K1, Z1
+	VMOVDQU32.Z (R8), K1, Z1
 	VPMULLD     Z0, Z1, Z1
-	VMOVDQU32   Z1, K1, (R10)
+	VMOVDQU32   Z1, K1, (R9)
+	ADDQ        $+64, R8
 	ADDQ        $+64, R9
-	ADDQ        $+64, R10
-	SUBQ        $+16, R12
+	SUBQ        $+16, R10
 	JG          step
-	ADDQ        DI, CX
-	ADDQ        DI, BX
-	ADDQ        R8, DX
-	DECQ        SI
+	ADDQ        SI, CX
+	ADDQ        DI, DX
+	DECQ        BX
 	JNZ         token
 	VZEROUPPER
 	RET
@@ -420,42 +417,36 @@ whole:
 TEXT ·sideMinAVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         8(AX), BX
+	MOVQ         8(AX), DX
+	MOVQ         32(AX), BX
 	MOVQ         40(AX), SI
 	MOVQ         48(AX), DI
-	MOVQ         56(AX), R8
-	VPBROADCASTD 32(AX), Z0
+	VPBROADCASTD 24(AX), Z0
 	KXNORW       K2, K2, K2
 
 token:
-	MOVQ  24(AX), R12
-	MOVQ  CX, R9
-	MOVQ  DX, R10
-	MOVQ  BX, R11
+	MOVQ  16(AX), R10
+	MOVQ  CX, R8
+	MOVQ  DX, R9
 	KMOVW K2, K1
 
 step:
-	CMPQ  R12, $0x10
+	CMPQ  R10, $0x10
 	JGE   whole
-	MOVL  $0x0000ffff, R13
-	BZHIL R12, R13, R13
-	KMOVW R13, K1
+	MOVL  $0x0000ffff, R11
+	BZHIL R10, R11, R11
+	KMOVW R11, K1
 
 whole:
-	VCVTDQ2PS.Z (R9), K1, Z0
-	VMOVUPS.Z   (R11), K1, Z1
-	VMULPS      Z1, Z0, Z0
-	ADDQ        $+64, R11
-	VMOVDQU32   Z0, K1, (R10)
+	VCVTDQ2PS.Z (R8), K1, Z0
+	VMOVDQU32   Z0, K1, (R9)
+	ADDQ        $+64, R8
 	ADDQ        $+64, R9
-	ADDQ        $+64, R10
-	SUBQ        $+16, R12
+	SUBQ        $+16, R10
 	JG          step
-	ADDQ        DI, CX
-	ADDQ        DI, BX
-	ADDQ        R8, DX
-	DECQ        SI
+	ADDQ        SI, CX
+	ADDQ        DI, DX
+	DECQ        BX
 	JNZ         token
 	VZEROUPPER
 	RET
@@ -465,40 +456,37 @@ whole:
 TEXT ·sideK32AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         8(AX), BX
+	MOVQ         8(AX), DX
+	MOVQ         32(AX), BX
 	MOVQ         40(AX), SI
 	MOVQ         48(AX), DI
-	MOVQ         56(AX), R8
-	VPBROADCASTD 32(AX), Z0
+	VPBROADCASTD 24(AX), Z0
 	KXNORW       K2, K2, K2
 
 token:
-	MOVQ  24(AX), R12
-	MOVQ  CX, R9
-	MOVQ  DX, R10
-	MOVQ  BX, R11
+	MOVQ  16(AX), R10
+	MOVQ  CX, R8
+	MOVQ  DX, R9
 	KMOVW K2, K1
 
 step:
-	CMPQ  R12, $0x10
+	CMPQ  R10, $0x10
 	JGE   whole
 	MOVL  $0x0000ffff, R11
-	BZHIL R12, R11, R11
+	BZHIL R10, R11, R11
 	KMOVW R11, K1
 
 whole:
-	VMOVDQU32.Z (R9), K1, Z1
+	VMOVDQU32.Z (R8), K1, Z1
 	VPMADDWD    Z0, Z1, Z1
-	VMOVDQU32   Z1, K1, (R10)
+	VMOVDQU32   Z1, K1, (R9)
+	ADDQ        $+64, R8
 	ADDQ        $+64, R9
-	ADDQ        $+64, R10
-	SUBQ        $+16, R12
+	SUBQ        $+16, R10
 	JG          step
-	ADDQ        DI, CX
-	ADDQ        DI, BX
-	ADDQ        R8, DX
-	DECQ        SI
+	ADDQ        SI, CX
+	ADDQ        DI, DX
+	DECQ        BX
 	JNZ         token
 	VZEROUPPER
 	RET
@@ -508,40 +496,37 @@ whole:
 TEXT ·sideK16AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         8(AX), BX
+	MOVQ         8(AX), DX
+	MOVQ         32(AX), BX
 	MOVQ         40(AX), SI
 	MOVQ         48(AX), DI
-	MOVQ         56(AX), R8
-	VPBROADCASTD 32(AX), Z0
+	VPBROADCASTD 24(AX), Z0
 	KXNORW       K2, K2, K2
 
 token:
-	MOVQ  24(AX), R12
-	MOVQ  CX, R9
-	MOVQ  DX, R10
-	MOVQ  BX, R11
+	MOVQ  16(AX), R10
+	MOVQ  CX, R8
+	MOVQ  DX, R9
 	KMOVW K2, K1
 
 step:
-	CMPQ  R12, $0x10
+	CMPQ  R10, $0x10
 	JGE   whole
 	MOVL  $0x0000ffff, R11
-	BZHIL R12, R11, R11
+	BZHIL R10, R11, R11
 	KMOVW R11, K1
 
 whole:
-	VPMOVSXWD.Z (R9), K1, Z1
+	VPMOVSXWD.Z (R8), K1, Z1
 	VPMULLD     Z0, Z1, Z1
-	VMOVDQU32   Z1, K1, (R10)
-	ADDQ        $+32, R9
-	ADDQ        $+64, R10
-	SUBQ        $+16, R12
+	VMOVDQU32   Z1, K1, (R9)
+	ADDQ        $+32, R8
+	ADDQ        $+64, R9
+	SUBQ        $+16, R10
 	JG          step
-	ADDQ        DI, CX
-	ADDQ        DI, BX
-	ADDQ        R8, DX
-	DECQ        SI
+	ADDQ        SI, CX
+	ADDQ        DI, DX
+	DECQ        BX
 	JNZ         token
 	VZEROUPPER
 	RET
@@ -551,40 +536,37 @@ whole:
 TEXT ·sidePairsAVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
 	MOVQ         (AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         8(AX), BX
+	MOVQ         8(AX), DX
+	MOVQ         32(AX), BX
 	MOVQ         40(AX), SI
 	MOVQ         48(AX), DI
-	MOVQ         56(AX), R8
-	VPBROADCASTD 32(AX), Z0
+	VPBROADCASTD 24(AX), Z0
 	KXNORW       K2, K2, K2
 
 token:
-	MOVQ  24(AX), R12
-	MOVQ  CX, R9
-	MOVQ  DX, R10
-	MOVQ  BX, R11
+	MOVQ  16(AX), R10
+	MOVQ  CX, R8
+	MOVQ  DX, R9
 	KMOVW K2, K1
 
 step:
-	CMPQ  R12, $0x10
+	CMPQ  R10, $0x10
 	JGE   whole
 	MOVL  $0x0000ffff, R11
-	BZHIL R12, R11, R11
+	BZHIL R10, R11, R11
 	KMOVW R11, K1
 
 whole:
-	VMOVDQU32.Z (R9), K1, Z1
+	VMOVDQU32.Z (R8), K1, Z1
 	VPMADDWD    Z0, Z1, Z1
-	VPMOVDW     Z1, K1, (R10)
-	ADDQ        $+64, R9
-	ADDQ        $+32, R10
-	SUBQ        $+16, R12
+	VPMOVDW     Z1, K1, (R9)
+	ADDQ        $+64, R8
+	ADDQ        $+32, R9
+	SUBQ        $+16, R10
 	JG          step
-	ADDQ        DI, CX
-	ADDQ        DI, BX
-	ADDQ        R8, DX
-	DECQ        SI
+	ADDQ        SI, CX
+	ADDQ        DI, DX
+	DECQ        BX
 	JNZ         token
 	VZEROUPPER
 	RET

@@ -40,7 +40,7 @@ type tile struct {
 	n     int
 	x     tokens
 	panel reg.GPVirtual
-	sum   [][2]reg.VecVirtual // f32
+	sum   [][2]reg.VecVirtual // f32, or int32 within superblocks
 	acc   [][2]reg.VecVirtual // int32
 }
 
@@ -104,14 +104,54 @@ func (k *tile) store(v [][2]reg.VecVirtual) {
 // A panel block is 8 steps of [2][16 rows][4 bytes], 2x16 f32 scales and, for
 // formats with minima, 2x16 f32 minima.
 func gemm32(n int, min bool) {
-	name, formula := "gemm32", "\ty[t][r] = Σ_b (side[t][b] + Σ w·x) · (d[b][r]·dx[t][b])"
+	name, formula := "gemm32", "\ty[t][r] = Σ_b dx[t][b]·(d[b][r]·(side[t][b] + Σ w·x))"
 	if min {
-		name, formula = "gemm32Min", "\ty[t][r] = Σ_b (Σ w·x) · (d[b][r]·dx[t][b]) + m[b][r]·side[t][b]"
+		name, formula = "gemm32Min", "\ty[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ w·x + m[b][r]·side[t][b])"
 	}
-	k := newTile(fmt.Sprintf("%sT%dAVX512", name, n), n, formula)
-	scales := tokensAt(k.get(gmScales), k.x.stride, n)
-	side := tokensAt(k.get(gmSide), k.get(gmLdSide), n)
-	blocks := k.get(gmBlocks)
+	k := newTile(fmt.Sprintf("%sT%dAVX512", name, n), n, formula, "", "in four partial sums, one after the other")
+	size := 1152
+	if min {
+		size = 1280
+	}
+	totals, part := k.get(gmTotals), c.GP64()
+	k.zeroTotals(totals)
+	// The next tile's activations are brought near meanwhile.
+	ahead := k.get(gmX)
+	for range n {
+		c.ADDQ(k.x.stride, ahead)
+	}
+	c.XORQ(part, part)
+	c.Label("part")
+	// Block b has place (b+lacks)/4 in part (b+lacks) mod 4 of the panel; the
+	// parts before number lacks have no first block.
+	first, left, last := c.GP64(), k.get(gmBlocks), c.GP64()
+	c.MOVQ(left, first)
+	c.ADDQ(operand.U8(3), left)
+	c.SHRQ(operand.U8(2), left)
+	k.panel = c.GP64()
+	c.MOVQ(left, k.panel)
+	c.IMULQ(part, k.panel)
+	c.MOVQ(part, last)
+	c.ADDQ(first, last)
+	c.ANDQ(operand.U8(3), last) // (part − lacks) mod 4
+	c.CMPQ(last, part)
+	c.MOVQ(last, first)
+	c.JLE(operand.LabelRef("whole"))
+	c.INCQ(k.panel)
+	c.DECQ(left)
+	c.JZ(operand.LabelRef("next"))
+	c.Label("whole")
+	c.IMUL3Q(operand.I32(size), k.panel, k.panel)
+	c.ADDQ(at(k.a, gmPanel), k.panel)
+	from := func(off, size int) reg.GPVirtual {
+		r := c.GP64()
+		c.IMUL3Q(operand.I32(size), first, r)
+		c.ADDQ(at(k.a, off), r)
+		return r
+	}
+	k.x = tokensAt(from(gmX, 32), k.x.stride, n)
+	scales := tokensAt(from(gmScales, 4), k.x.stride, n)
+	side := tokensAt(from(gmSide, 4), k.get(gmLdSide), n)
 	for t := range n {
 		zero(k.sum[t][0])
 		zero(k.sum[t][1])
@@ -126,51 +166,75 @@ func gemm32(n int, min bool) {
 			c.VMOVDQA32(k.acc[t][0], k.acc[t][1])
 		}
 	}
+	for line := 0; line < 40*n; line += 64 {
+		c.PREFETCHT1(at(ahead, line))
+	}
+	c.ADDQ(operand.I32(40*n), ahead)
 	k.dots(0, 8, 0)
 	var d, m [2]reg.VecVirtual
-	size := 1152
 	for r := range 2 {
 		d[r], m[r] = c.ZMM(), c.ZMM()
 		c.VMOVUPS(at(k.panel, 1024+64*r), d[r])
 	}
-	for t := range n {
-		for r := range 2 {
-			f := c.ZMM()
-			c.VMULPS_BCST(scales.at(t, 0), d[r], f)
-			c.VCVTDQ2PS(k.acc[t][r], k.acc[t][r])
-			c.VFMADD231PS(f, k.acc[t][r], k.sum[t][r])
-		}
-	}
 	if min {
-		size = 1280
 		for r := range 2 {
 			c.VMOVUPS(at(k.panel, 1152+64*r), m[r])
 		}
-		for t := range n {
-			for r := range 2 {
-				c.VFMADD231PS_BCST(side.at(t, 0), m[r], k.sum[t][r])
+	}
+	for t := range n {
+		for r := range 2 {
+			v := k.acc[t][r]
+			c.VCVTDQ2PS(v, v)
+			c.VMULPS(d[r], v, v)
+			if min {
+				f := c.ZMM()
+				c.VMULPS_BCST(side.at(t, 0), m[r], f)
+				c.VADDPS(f, v, v)
 			}
+			c.VMULPS_BCST(scales.at(t, 0), v, v)
+			c.VADDPS(v, k.sum[t][r], k.sum[t][r])
 		}
 	}
 	c.ADDQ(operand.I32(size), k.panel)
-	k.x.advance(32)
-	scales.advance(4)
-	side.advance(4)
-	c.DECQ(blocks)
+	k.x.advance(4 * 32)
+	scales.advance(4 * 4)
+	side.advance(4 * 4)
+	c.DECQ(left)
 	c.JNZ(operand.LabelRef("block"))
+	for t := range n {
+		for r := range 2 {
+			c.VADDPS(at(totals, 128*t+64*r), k.sum[t][r], k.sum[t][r])
+			c.VMOVUPS(k.sum[t][r], at(totals, 128*t+64*r))
+		}
+	}
+	c.Label("next")
+	c.INCQ(part)
+	c.CMPQ(part, operand.U8(4))
+	c.JNE(operand.LabelRef("part"))
 	k.store(k.sum)
+}
+
+// zeroTotals clears the totals of a tile.
+func (k *tile) zeroTotals(totals reg.GPVirtual) {
+	z := c.ZMM()
+	zero(z)
+	for t := range k.n {
+		c.VMOVUPS(z, at(totals, 128*t))
+		c.VMOVUPS(z, at(totals, 128*t+64))
+	}
 }
 
 // gemm256 is the kernel for formats with superblocks of 256 and scales for
 // groups of 32 or 16.
 //
 // A panel superblock is 8 times (8 steps of [2][16 rows][4 bytes], then one or
-// two times 2x16 f32 scales); for formats with minima then pairs of int16
-// minima of neighbouring groups [256/group/2][2][16], and 2x16 f32 dmin.
+// two times 2x16 int32 scales); then 2x16 f32 d; for formats with minima then
+// pairs of int16 minima of neighbouring groups [256/group/2][2][16], and 2x16
+// f32 dmin.
 func gemm256(n, group int, min bool) {
-	name, formula := fmt.Sprintf("gemm256x%d", group), "\ty[t][r] = Σ_b dx[t][b] · Σ_j (side[t][b][j] + Σ w·x) · d[b][j][r]"
+	name, formula := fmt.Sprintf("gemm256x%d", group), "\ty[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·(side[t][b][j] + Σ w·x))"
 	if min {
-		name, formula = name+"Min", "\ty[t][r] = Σ_b dx[t][b] · (Σ_j (Σ w·x) · d[b][j][r] − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])"
+		name, formula = name+"Min", "\ty[t][r] = Σ_b dx[t][b]·(d[b][r]·Σ_j sc[b][j][r]·Σ w·x − dmin[b][r]·Σ_j m[b][j][r]·sums[t][b][j])"
 	}
 	k := newTile(fmt.Sprintf("%sT%dAVX512", name, n), n, formula)
 	scales := tokensAt(k.get(gmScales), k.x.stride, n)
@@ -181,15 +245,8 @@ func gemm256(n, group int, min bool) {
 	} else {
 		side = tokensAt(k.get(gmSide), k.get(gmLdSide), n)
 	}
-	totals := k.get(gmTotals)
-	blocks := k.get(gmBlocks)
-	for t := range n {
-		for r := range 2 {
-			z := k.acc[t][r]
-			zero(z)
-			c.VMOVUPS(z, at(totals, 128*t+64*r))
-		}
-	}
+	totals, blocks := k.get(gmTotals), k.get(gmBlocks)
+	k.zeroTotals(totals)
 	c.Label("block")
 	for t := range n {
 		zero(k.sum[t][0])
@@ -209,15 +266,15 @@ func gemm256(n, group int, min bool) {
 			}
 		}
 		k.dots(8/folds*f, 8/folds*(f+1), 0)
-		var d [2]reg.VecVirtual
+		var sc [2]reg.VecVirtual
 		for r := range 2 {
-			d[r] = c.ZMM()
-			c.VMOVUPS(at(k.panel, 1024+128*f+64*r), d[r])
+			sc[r] = c.ZMM()
+			c.VMOVDQU32(at(k.panel, 1024+128*f+64*r), sc[r])
 		}
 		for t := range n {
 			for r := range 2 {
-				c.VCVTDQ2PS(k.acc[t][r], k.acc[t][r])
-				c.VFMADD231PS(d[r], k.acc[t][r], k.sum[t][r])
+				c.VPMULLD(sc[r], k.acc[t][r], k.acc[t][r])
+				c.VPADDD(k.acc[t][r], k.sum[t][r], k.sum[t][r])
 			}
 		}
 	}
@@ -228,6 +285,18 @@ func gemm256(n, group int, min bool) {
 	}
 	c.DECQ(groups)
 	c.JNZ(operand.LabelRef("group"))
+	var d [2]reg.VecVirtual
+	for r := range 2 {
+		d[r] = c.ZMM()
+		c.VMOVUPS(at(k.panel, 64*r), d[r])
+	}
+	for t := range n {
+		for r := range 2 {
+			c.VCVTDQ2PS(k.sum[t][r], k.sum[t][r])
+			c.VMULPS(d[r], k.sum[t][r], k.sum[t][r])
+		}
+	}
+	size := 128
 	if min {
 		pairs := 128 / group
 		for t := range n {
@@ -238,7 +307,7 @@ func gemm256(n, group int, min bool) {
 			var m [2]reg.VecVirtual
 			for r := range 2 {
 				m[r] = c.ZMM()
-				c.VMOVDQU32(at(k.panel, 128*p+64*r), m[r])
+				c.VMOVDQU32(at(k.panel, 128+128*p+64*r), m[r])
 			}
 			for t := range n {
 				b := c.ZMM()
@@ -247,24 +316,26 @@ func gemm256(n, group int, min bool) {
 				c.VPDPWSSD(b, m[1], k.acc[t][1])
 			}
 		}
-		var d [2]reg.VecVirtual
+		var dmin [2]reg.VecVirtual
 		for r := range 2 {
-			d[r] = c.ZMM()
-			c.VMOVUPS(at(k.panel, 128*pairs+64*r), d[r])
+			dmin[r] = c.ZMM()
+			c.VMOVUPS(at(k.panel, 128+128*pairs+64*r), dmin[r])
 		}
 		for t := range n {
 			for r := range 2 {
 				c.VCVTDQ2PS(k.acc[t][r], k.acc[t][r])
-				c.VFNMADD231PS(d[r], k.acc[t][r], k.sum[t][r])
+				c.VMULPS(dmin[r], k.acc[t][r], k.acc[t][r])
+				c.VSUBPS(k.acc[t][r], k.sum[t][r], k.sum[t][r])
 			}
 		}
-		c.ADDQ(operand.I32(128*pairs+128), k.panel)
+		size += 128*pairs + 128
 		side.advance(4 * pairs)
 	}
+	c.ADDQ(operand.I32(size), k.panel)
 	for t := range n {
 		for r := range 2 {
-			c.VMOVUPS(at(totals, 128*t+64*r), k.acc[t][r])
-			c.VFMADD231PS_BCST(scales.at(t, 0), k.sum[t][r], k.acc[t][r])
+			c.VMULPS_BCST(scales.at(t, 0), k.sum[t][r], k.acc[t][r])
+			c.VADDPS(at(totals, 128*t+64*r), k.acc[t][r], k.acc[t][r])
 			c.VMOVUPS(k.acc[t][r], at(totals, 128*t+64*r))
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 // Offsets in quantArgs and sideArgs.
 const (
-	qaX, qaQ, qaScales, qaSums, qaBlocks                     = 0, 8, 16, 24, 32
-	saSums, saScales, saDst, saN, saOff, saT, saLdx, saLdDst = 0, 8, 16, 24, 32, 40, 48, 56
+	qaX, qaQ, qaScales, qaSums, qaBlocks           = 0, 8, 16, 24, 32
+	saSums, saDst, saN, saOff, saT, saLdx, saLdDst = 0, 8, 16, 24, 32, 40, 48
 )
 
 func genQuant() {
@@ -172,16 +172,15 @@ func side(kind string) {
 	signature("sideArgs")
 	a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
 	get := func(off int) reg.GPVirtual { r := c.GP64(); c.MOVQ(at(a, off), r); return r }
-	sums0, dst0, scales0, count := get(saSums), get(saDst), get(saScales), get(saT)
+	sums0, dst0, count := get(saSums), get(saDst), get(saT)
 	ldx, ldDst := get(saLdx), get(saLdDst)
 	off, k, all := c.ZMM(), c.K(), c.K()
 	c.VPBROADCASTD(at(a, saOff), off)
 	c.KXNORW(all, all, all)
 	c.Label("token")
-	sums, dst, scales, n := c.GP64(), c.GP64(), c.GP64(), get(saN)
+	sums, dst, n := c.GP64(), c.GP64(), get(saN)
 	c.MOVQ(sums0, sums)
 	c.MOVQ(dst0, dst)
-	c.MOVQ(scales0, scales)
 	c.KMOVW(all, k)
 	c.Label("step")
 	c.CMPQ(n, operand.U8(16))
@@ -199,10 +198,6 @@ func side(kind string) {
 		c.VPMULLD(off, z, z)
 	case "Min":
 		c.VCVTDQ2PS_Z(at(sums, 0), k, z)
-		f := c.ZMM()
-		c.VMOVUPS_Z(at(scales, 0), k, f)
-		c.VMULPS(f, z, z)
-		c.ADDQ(operand.I8(64), scales)
 	case "K16":
 		c.VPMOVSXWD_Z(at(sums, 0), k, z)
 		c.VPMULLD(off, z, z)
@@ -222,7 +217,6 @@ func side(kind string) {
 	c.SUBQ(operand.I8(16), n)
 	c.JG(operand.LabelRef("step"))
 	c.ADDQ(ldx, sums0)
-	c.ADDQ(ldx, scales0)
 	c.ADDQ(ldDst, dst0)
 	c.DECQ(count)
 	c.JNZ(operand.LabelRef("token"))

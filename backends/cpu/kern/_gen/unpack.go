@@ -7,7 +7,7 @@ import (
 
 // Offsets in unpackArgs.
 const (
-	upW, upStride, upPanel, upBlocks, upPrefetch = 0, 8, 16, 24, 32
+	upW, upStride, upPanel, upBlocks, upPrefetch, upPart, upFirst = 0, 8, 16, 24, 32, 40, 48
 )
 
 // unpacker generates the unpacking of 16 rows into one half of a panel. The
@@ -17,7 +17,10 @@ type unpacker struct {
 	stride, three reg.GPVirtual
 	panel, blocks reg.GPVirtual
 	ahead         reg.GPVirtual
-	low           reg.VecVirtual
+	// turn and back are how far the panel moves from block to block, and back
+	// after four; count is the number of blocks until then.
+	turn, back, count reg.GPVirtual
+	low               reg.VecVirtual
 	// part holds the rows while they are gathered and half the scales. They are allocated once:
 	// writing the low lanes of a register makes it live from the start.
 	part [4]reg.VecVirtual
@@ -27,7 +30,7 @@ type unpacker struct {
 func genUnpack() {
 	u := newUnpacker("Q8_0")
 	flip := splat("flip80", 0x80808080)
-	u.each(34, 1152, func() {
+	u.eachPart(34, 1152, func() {
 		for h := range 2 {
 			for i, d := range u.transpose(2 + 16*h) {
 				c.VPXORD(flip, d, d)
@@ -37,7 +40,7 @@ func genUnpack() {
 		u.scale(0, 1024)
 	})
 	u = newUnpacker("Q4_0")
-	u.each(18, 1152, func() {
+	u.eachPart(18, 1152, func() {
 		u.nibbles(2, nil)
 		u.scale(0, 1024)
 	})
@@ -77,6 +80,30 @@ func newUnpacker(name string) *unpacker {
 // each runs body for every block of size bytes and out panel bytes.
 // Meanwhile the lines of the following 16 rows are prefetched.
 func (u *unpacker) each(size, out int, body func()) {
+	u.loop(size, body, func() { c.ADDQ(operand.I32(out), u.panel) })
+}
+
+// eachPart is each for blocks of 32, which go to the parts of the panel in
+// turn.
+func (u *unpacker) eachPart(size, out int, body func()) {
+	u.turn, u.back, u.count = c.GP64(), c.GP64(), c.GP64()
+	a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
+	c.MOVQ(at(a, upPart), u.turn)
+	c.MOVQ(at(a, upFirst), u.count)
+	c.MOVQ(u.turn, u.back)
+	c.SHLQ(operand.U8(2), u.back)
+	c.SUBQ(operand.I32(out), u.back)
+	u.loop(size, body, func() {
+		c.ADDQ(u.turn, u.panel)
+		c.DECQ(u.count)
+		c.JNZ(operand.LabelRef("same"))
+		c.SUBQ(u.back, u.panel)
+		c.MOVQ(operand.U32(4), u.count)
+		c.Label("same")
+	})
+}
+
+func (u *unpacker) loop(size int, body, advance func()) {
 	c.Label("block")
 	for line := 0; line < 16*size; line += 64 {
 		c.PREFETCHT1(at(u.ahead, line))
@@ -86,7 +113,7 @@ func (u *unpacker) each(size, out int, body func()) {
 	for _, r := range u.row {
 		c.ADDQ(operand.I32(size), r)
 	}
-	c.ADDQ(operand.I32(out), u.panel)
+	advance()
 	c.DECQ(u.blocks)
 	c.JNZ(operand.LabelRef("block"))
 	c.VZEROUPPER()
@@ -162,8 +189,8 @@ func (u *unpacker) nibbles(disp int, more func(q reg.VecVirtual, step int)) {
 	}
 }
 
-// byteFloats returns byte j of every lane as f32.
-func byteFloats(z reg.VecVirtual, j int, mask reg.VecVirtual) reg.VecVirtual {
+// byteOf returns byte j of every lane as int32.
+func byteOf(z reg.VecVirtual, j int, mask reg.VecVirtual) reg.VecVirtual {
 	f := c.ZMM()
 	if j > 0 {
 		c.VPSRLD(operand.U8(8*j), z, f)
@@ -173,7 +200,6 @@ func byteFloats(z reg.VecVirtual, j int, mask reg.VecVirtual) reg.VecVirtual {
 	} else {
 		c.VPANDD(mask, z, f)
 	}
-	c.VCVTDQ2PS(f, f)
 	return f
 }
 
@@ -184,7 +210,7 @@ func unpackQ4K(five bool) {
 		name, size, quants = "Q5_K", 176, 48
 	}
 	u := newUnpacker(name)
-	const group, mins = 1152, 8 * 1152
+	const group, scale, mins = 1152, 8 * 1152, 8*1152 + 128
 	m3f, m30, byte0 := splat("low3f", 0x3f3f3f3f), splat("bits45", 0x30303030), splat("lowff", 0xff)
 	pairs := minPairs()
 	bit4 := reg.VecVirtual(nil)
@@ -196,6 +222,7 @@ func unpackQ4K(five bool) {
 		h, d, dm := c.YMM(), c.ZMM(), c.ZMM()
 		c.VPMOVDW(head[0], h)
 		c.VCVTPH2PS(h, d)
+		c.VMOVUPS(d, at(u.panel, scale))
 		c.VPSRLD(operand.U8(16), head[0], head[0])
 		c.VPMOVDW(head[0], h)
 		c.VCVTPH2PS(h, dm)
@@ -216,9 +243,7 @@ func unpackQ4K(five bool) {
 		c.VPTERNLOGD(operand.U8(0xf8), m30, t, mn[1])
 		for i := range 2 {
 			for j := range 4 {
-				f := byteFloats(sc[i], j, byte0)
-				c.VMULPS(d, f, f)
-				c.VMOVUPS(f, at(u.panel, group*(4*i+j)+1024))
+				c.VMOVDQU32(byteOf(sc[i], j, byte0), at(u.panel, group*(4*i+j)+1024))
 			}
 			for j := range 2 {
 				p := c.ZMM()
@@ -261,10 +286,10 @@ func unpackQ6K() {
 	u := newUnpacker("Q6_K")
 	const group = 1280
 	m30 := splat("bits45", 0x30303030)
-	u.each(210, 8*group, func() {
-		d := u.halves(208)
+	u.each(210, 8*group+128, func() {
+		u.scale(208, 8*group)
 		for i, s := range u.transpose(192) {
-			signedScales(u, d, s, i)
+			signedScales(u, s, i)
 		}
 		for h := range 2 {
 			for part := range 2 {
@@ -292,8 +317,8 @@ func unpackQ6K() {
 	})
 }
 
-// signedScales stores d times the four int8 scales of groups 4i..4i+3 of 16.
-func signedScales(u *unpacker, d, s reg.VecVirtual, i int) {
+// signedScales stores the four int8 scales of groups 4i..4i+3 of 16.
+func signedScales(u *unpacker, s reg.VecVirtual, i int) {
 	for j := range 4 {
 		f := c.ZMM()
 		if j < 3 {
@@ -302,10 +327,8 @@ func signedScales(u *unpacker, d, s reg.VecVirtual, i int) {
 		} else {
 			c.VPSRAD(operand.U8(24), s, f)
 		}
-		c.VCVTDQ2PS(f, f)
-		c.VMULPS(d, f, f)
 		g := 4*i + j
-		c.VMOVUPS(f, at(u.panel, 1280*(g/2)+1024+128*(g%2)))
+		c.VMOVDQU32(f, at(u.panel, 1280*(g/2)+1024+128*(g%2)))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 func moreUnpackers() {
 	const corr, min = 1152, 1280 // panel bytes of a block of 32
 	u := newUnpacker("Q4_1")
-	u.each(20, min, func() {
+	u.eachPart(20, min, func() {
 		u.nibbles(4, nil)
 		u.scale(0, 1024)
 		u.scale(2, 1152)
@@ -17,7 +17,7 @@ func moreUnpackers() {
 
 	u = newUnpacker("Q5_0")
 	f := newFifth()
-	u.each(22, corr, func() {
+	u.eachPart(22, corr, func() {
 		bits := u.transpose(2)[0]
 		u.nibbles(6, func(q reg.VecVirtual, step int) { f.add(bits, q, step) })
 		u.scale(0, 1024)
@@ -25,7 +25,7 @@ func moreUnpackers() {
 
 	u = newUnpacker("Q5_1")
 	f = newFifth()
-	u.each(24, min, func() {
+	u.eachPart(24, min, func() {
 		bits := u.transpose(4)[0]
 		u.nibbles(8, func(q reg.VecVirtual, step int) { f.add(bits, q, step) })
 		u.scale(0, 1024)
@@ -34,7 +34,7 @@ func moreUnpackers() {
 
 	u = newUnpacker("IQ4_NL")
 	values := iq4Table()
-	u.each(18, corr, func() {
+	u.eachPart(18, corr, func() {
 		u.nibbles(2, func(q reg.VecVirtual, _ int) { c.VPSHUFB(q, values, q) })
 		u.scale(0, 1024)
 	})
@@ -42,7 +42,7 @@ func moreUnpackers() {
 	u = newUnpacker("MXFP4")
 	values = mxfp4Table()
 	one := splat("one", 1)
-	u.each(17, corr, func() {
+	u.eachPart(17, corr, func() {
 		u.nibbles(1, func(q reg.VecVirtual, _ int) { c.VPSHUFB(q, values, q) })
 		e, z := c.XMM(), c.ZMM()
 		for r := range 16 {
@@ -161,10 +161,10 @@ func (u *unpacker) twoBits(disp, group int, low2 reg.VecVirtual, begin func(part
 
 func unpackQ2K() {
 	u := newUnpacker("Q2_K")
-	const group, mins = 1280, 8 * 1280
+	const group, mins = 1280, 8*1280 + 128
 	low2, byte0, pairs := splat("low03", 0x03030303), splat("lowff", 0xff), minPairs()
 	u.each(84, mins+8*128+128, func() {
-		d := u.halves(80)
+		u.scale(80, 8*group)
 		u.scale(82, mins+8*128)
 		for i, s := range u.transpose(0) {
 			m := c.ZMM()
@@ -172,10 +172,8 @@ func unpackQ2K() {
 			c.VPANDD(u.low, m, m)
 			c.VPANDD(u.low, s, s)
 			for j := range 4 {
-				f := byteFloats(s, j, byte0)
-				c.VMULPS(d, f, f)
 				g := 4*i + j
-				c.VMOVUPS(f, at(u.panel, group*(g/2)+1024+128*(g%2)))
+				c.VMOVDQU32(byteOf(s, j, byte0), at(u.panel, group*(g/2)+1024+128*(g%2)))
 			}
 			for j := range 2 {
 				p := c.ZMM()
@@ -191,8 +189,8 @@ func unpackQ3K() {
 	u := newUnpacker("Q3_K")
 	const group = 1280
 	low2, bit2, byte0 := splat("low03", 0x03030303), splat("bit2", 0x04040404), splat("lowff", 0xff)
-	f32 := splat("f32", 0x42000000)
-	u.each(110, 8*group, func() {
+	c32 := splat("c32", 32)
+	u.each(110, 8*group+128, func() {
 		// The 16 bytes before the end are two bytes of quants, 12 of scales, d.
 		t := u.transpose(94)
 		var a [3]reg.VecVirtual
@@ -207,6 +205,7 @@ func unpackQ3K() {
 		c.VPSRLD(operand.U8(16), t[3], t[3])
 		c.VPMOVDW(t[3], y)
 		c.VCVTPH2PS(y, d)
+		c.VMOVUPS(d, at(u.panel, 8*group))
 		for q := range 4 { // groups 4q..4q+3
 			s, b := c.ZMM(), c.ZMM()
 			c.VPSRLD(operand.U8(q/2*4), a[q%2], s)
@@ -216,11 +215,10 @@ func unpackQ3K() {
 			c.VPSLLD(operand.U8(4), b, b)
 			c.VPORD(b, s, s)
 			for j := range 4 {
-				f := byteFloats(s, j, byte0)
-				c.VSUBPS(f32, f, f)
-				c.VMULPS(d, f, f)
+				f := byteOf(s, j, byte0)
+				c.VPSUBD(c32, f, f)
 				g := 4*q + j
-				c.VMOVUPS(f, at(u.panel, group*(g/2)+1024+128*(g%2)))
+				c.VMOVDQU32(f, at(u.panel, group*(g/2)+1024+128*(g%2)))
 			}
 		}
 		var high [4]reg.VecVirtual
@@ -240,11 +238,12 @@ func unpackIQ4XS() {
 	u := newUnpacker("IQ4_XS")
 	const group = 1152
 	values, low4, low2, c32 := iq4Table(), splat("low4", 15), splat("low2", 3), splat("c32", 32)
-	u.each(136, 8*group, func() {
+	u.each(136, 8*group+128, func() {
 		t := u.transpose(0)
 		y, d, high := c.YMM(), c.ZMM(), c.ZMM()
 		c.VPMOVDW(t[0], y)
 		c.VCVTPH2PS(y, d)
+		c.VMOVUPS(d, at(u.panel, 8*group))
 		c.VPSRLD(operand.U8(16), t[0], high)
 		for j := range 8 {
 			s, b := c.ZMM(), c.ZMM()
@@ -255,9 +254,7 @@ func unpackIQ4XS() {
 			c.VPSLLD(operand.U8(4), b, b)
 			c.VPORD(b, s, s)
 			c.VPSUBD(c32, s, s)
-			c.VCVTDQ2PS(s, s)
-			c.VMULPS(d, s, s)
-			c.VMOVUPS(s, at(u.panel, group*j+1024))
+			c.VMOVDQU32(s, at(u.panel, group*j+1024))
 		}
 		for j := range 8 {
 			for i, q := range u.transpose(8 + 16*j) {
@@ -273,18 +270,19 @@ func unpackIQ4XS() {
 	})
 }
 
-// oneScale stores the scale of a superblock for all groups of 32.
-func (u *unpacker) oneScale(d reg.VecVirtual) {
+// oneScale stores the scale d of a superblock, and 1 for its groups of 32.
+func (u *unpacker) oneScale(d, one reg.VecVirtual) {
 	for j := range 8 {
-		c.VMOVUPS(d, at(u.panel, 1152*j+1024))
+		c.VMOVDQU32(one, at(u.panel, 1152*j+1024))
 	}
+	c.VMOVUPS(d, at(u.panel, 8*1152))
 }
 
 func unpackTQ2() {
 	u := newUnpacker("TQ2_0")
-	low2 := splat("low03", 0x03030303)
-	u.each(66, 8*1152, func() {
-		u.oneScale(u.halves(64))
+	low2, one := splat("low03", 0x03030303), splat("one", 1)
+	u.each(66, 8*1152+128, func() {
+		u.oneScale(u.halves(64), one)
 		u.twoBits(0, 1152, low2, nil, nil)
 	})
 }
@@ -292,6 +290,7 @@ func unpackTQ2() {
 func unpackTQ1() {
 	u := newUnpacker("TQ1_0")
 	t86, t171, ones := splat("t86", 86*0x01010101), splat("t171", 171*0x01010101), splat("ones8", 0x01010101)
+	one := splat("one", 1)
 	// digits stores the n digits of a register's bytes at the given places.
 	digits := func(v reg.VecVirtual, n int, place func(digit int) int) {
 		for i := range n {
@@ -308,7 +307,7 @@ func unpackTQ1() {
 			}
 		}
 	}
-	u.each(54, 8*1152, func() {
+	u.each(54, 8*1152+128, func() {
 		for part := range 2 {
 			for i, v := range u.transpose(16 * part) {
 				digits(v, 5, func(n int) int { return 1152*n + 128*(4*part+i) })
@@ -326,7 +325,7 @@ func unpackTQ1() {
 		c.VPSRLD(operand.U8(16), t[3], t[3])
 		c.VPMOVDW(t[3], y)
 		c.VCVTPH2PS(y, d)
-		u.oneScale(d)
+		u.oneScale(d, one)
 	})
 }
 
@@ -338,8 +337,8 @@ func unpackIQ3S() {
 	one, byte0 := word("one", 1), word("lowff", 0xff)
 	grid, none := newLookup("·iq3Bytes"), c.ZMM()
 	zero(none)
-	u.each(110, 8*group, func() {
-		d := u.halves(0)
+	u.each(110, 8*group+128, func() {
+		u.scale(0, 8*group)
 		scales := u.transpose(94)[3]
 		for j := range 8 {
 			f := c.ZMM()
@@ -347,9 +346,7 @@ func unpackIQ3S() {
 			c.VPANDD(s.low, f, f)
 			c.VPADDD(f, f, f)
 			c.VPADDD_BCST(one, f, f)
-			c.VCVTDQ2PS(f, f)
-			c.VMULPS(d, f, f)
-			c.VMOVUPS(f, at(u.panel, group*j+1024))
+			c.VMOVDQU32(f, at(u.panel, group*j+1024))
 		}
 		head := u.transpose(66) // 8 bytes of ninth bits, then the signs of groups 0 and 1
 		var signs [2]reg.VecVirtual
