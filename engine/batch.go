@@ -3,9 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"graphrun/backends"
+	"graphrun/backends/cpu/kern"
 	"graphrun/graph"
 )
 
@@ -227,9 +227,9 @@ func (b *Batch) finite(it *Item) error {
 	for k := range it.n {
 		what := ""
 		switch {
-		case b.logits != nil && !finite(b.logits.Row(it.first+k)):
+		case b.logits != nil && !kern.Finite(b.logits.Row(it.first+k)):
 			what = "logits"
-		case b.hidden != nil && !finite(b.hidden.Row(it.first+k)):
+		case b.hidden != nil && !kern.Finite(b.hidden.Row(it.first+k)):
 			what = "hidden state"
 		default:
 			continue
@@ -238,16 +238,6 @@ func (b *Batch) finite(it *Item) error {
 		return &NonFiniteError{What: what, Token: it.Seq.n + t, ID: it.Tokens[t]}
 	}
 	return nil
-}
-
-// finite reports whether x holds neither NaN nor infinity: the largest bit
-// pattern without its sign lies below the exponent of all ones.
-func finite(x []float32) bool {
-	var m uint32
-	for _, v := range x {
-		m = max(m, math.Float32bits(v)<<1)
-	}
-	return m < 0xff<<24
 }
 
 // Logits returns row k of those the item asked for: V numbers, valid until the

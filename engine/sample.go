@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+
+	"graphrun/backends/cpu/kern"
 )
 
 // ErrNoToken says that no token can be chosen: every logit is minus infinity
@@ -202,22 +204,7 @@ func (s *Sampler) penalize(x []float32, history []int32) {
 
 // argmax returns the index of the largest number, of equal ones the first, and
 // -1 when all are NaN.
-func argmax(x []float32) int32 {
-	best, top := int32(-1), float32(math.Inf(-1))
-	for i, v := range x {
-		if v > top {
-			best, top = int32(i), v
-		}
-	}
-	if best < 0 {
-		for i, v := range x {
-			if v == top {
-				return int32(i)
-			}
-		}
-	}
-	return best
-}
+func argmax(x []float32) int32 { return int32(kern.ArgMax(x)) }
 
 // uniform returns a number in [0,1).
 func (s *Sampler) uniform() float64 { return float64(s.pcg.Uint64()>>11) * 0x1p-53 }

@@ -57,7 +57,7 @@ const (
 // AttentionSupported reports whether Attend has kernels for a cache type and a
 // head width with the instruction sets in use.
 func AttentionSupported(t graph.DType, k int) bool {
-	if !features.avx512 || k <= 0 || k%16 != 0 {
+	if !VectorsSupported() || k <= 0 || k%16 != 0 {
 		return false
 	}
 	switch t {

@@ -3,49 +3,100 @@
 package kern
 
 import (
+	"math"
 	"unsafe"
 
 	"graphrun/graph"
 )
 
 func attnScores(t graph.DType, a *scoreArgs) {
-	if t == graph.F16 {
+	switch {
+	case features.avx512 && t == graph.F16:
 		attnScoresF16AVX512(a)
-	} else {
+	case features.avx512:
 		attnScoresF32AVX512(a)
+	case t == graph.F16:
+		attnScoresF16AVX2(a)
+	default:
+		attnScoresF32AVX2(a)
 	}
 }
 
 func attnMix(t graph.DType, a *mixArgs) {
-	if t == graph.F16 {
+	switch {
+	case features.avx512 && t == graph.F16:
 		attnMixF16AVX512(a)
-	} else {
+	case features.avx512:
 		attnMixF32AVX512(a)
+	case t == graph.F16:
+		attnMixF16AVX2(a)
+	default:
+		attnMixF32AVX2(a)
 	}
 }
 
-func attnWeigh(a *weighArgs) { attnWeighAVX512(a) }
+func attnWeigh(a *weighArgs) {
+	if features.avx512 {
+		attnWeighAVX512(a)
+		return
+	}
+	// Without masks the numbers around the range must not count.
+	if n := a.vecs * attnBlock; int(a.count) < n {
+		for r := range a.rows {
+			s := unsafe.Slice((*float32)(unsafe.Add(a.s, r*scoreBytes)), n)
+			for i := range int(a.first) {
+				s[i] = float32(math.Inf(-1))
+			}
+			for i := int(a.first + a.count); i < n; i++ {
+				s[i] = float32(math.Inf(-1))
+			}
+		}
+	}
+	attnWeighAVX2(a)
+}
 
-func attnMerge(a *mergeArgs) { attnMergeAVX512(a) }
+func attnMerge(a *mergeArgs) {
+	if features.avx512 {
+		attnMergeAVX512(a)
+	} else {
+		attnMergeAVX2(a)
+	}
+}
 
-func attnFinish(a *mergeArgs) { attnFinishAVX512(a) }
+func attnFinish(a *mergeArgs) {
+	if features.avx512 {
+		attnFinishAVX512(a)
+	} else {
+		attnFinishAVX2(a)
+	}
+}
 
 // unpackKeys turns whole groups of 32 dimensions of q8_0 key blocks into f32.
 func unpackKeys(dst, src []byte) {
-	unpackKeysQ8AVX512(&cacheArgs{src: ptr(src, 0), dst: ptr(dst, 0), n: len(src) / (34 * attnBlock)})
+	a := cacheArgs{src: ptr(src, 0), dst: ptr(dst, 0), n: len(src) / (34 * attnBlock)}
+	if features.avx512 {
+		unpackKeysQ8AVX512(&a)
+	} else {
+		unpackKeysQ8AVX2(&a)
+	}
 }
 
 // unpackValues turns blocks of q8_0 into f32.
 func unpackValues(dst, src []byte) {
-	unpackValuesQ8AVX512(&cacheArgs{src: ptr(src, 0), dst: ptr(dst, 0), n: len(src) / 34})
+	a := cacheArgs{src: ptr(src, 0), dst: ptr(dst, 0), n: len(src) / 34}
+	if features.avx512 {
+		unpackValuesQ8AVX512(&a)
+	} else {
+		unpackValuesQ8AVX2(&a)
+	}
 }
 
 // scaleTo writes c·x as little-endian f32.
 func scaleTo(dst []byte, x []float32, c float32) {
-	vecScaleAVX512(&vecArgs{x: unsafe.Pointer(&x[0]), y: ptr(dst[:4*len(x)], 0), n: len(x), c: c})
+	vecScale(&vecArgs{x: unsafe.Pointer(&x[0]), y: ptr(dst[:4*len(x)], 0), n: len(x), c: c})
 }
 
 // softcapBytes is SoftcapVec in place on little-endian f32.
 func softcapBytes(p []byte, limit float32) {
-	vecSoftcapAVX512(&vecArgs{x: ptr(p, 0), y: ptr(p, 0), n: len(p) / 4, c: limit, d: 1 / limit})
+	vecSoftcap(&vecArgs{x: ptr(p, 0), y: ptr(p, 0), n: len(p) / 4, c: limit, d: 1 / limit})
 }

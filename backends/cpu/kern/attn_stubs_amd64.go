@@ -48,19 +48,6 @@ func attnScoresF32AVX512(a *scoreArgs)
 //go:noescape
 func attnMixF32AVX512(a *mixArgs)
 
-// attnWeighAVX512 turns a chunk of scores into weights: a step of the online softmax.
-//
-//	for r := range rows {
-//		m' = max(m[r], max of s[r][i], first ≤ i < first+count)
-//		f = exp(m[r]-m');  s[r][i] = exp(s[r][i]-m') in that range, 0 in the rest of the vectors
-//		sums[r][i mod 16] = f·sums[r][i mod 16] + Σ s[r][i];  acc[r] *= f;  m[r] = m' }
-//
-// s points at the first vector that holds a position of the range, vecs counts them,
-// and first is relative to it.
-//
-//go:noescape
-func attnWeighAVX512(a *weighArgs)
-
 // attnMergeAVX512 adds a second range of positions to a first.
 //
 //	for r := range rows {
@@ -91,3 +78,96 @@ func unpackKeysQ8AVX512(a *cacheArgs)
 //
 //go:noescape
 func unpackValuesQ8AVX512(a *cacheArgs)
+
+// attnScoresF16AVX2 computes scores of 1 to 4 blocks of 16 keys.
+//
+//	for r := range rows { for b := range blocks { for i := range 16 {
+//		s[r][16·b+i] = Σ_d q[r][d]·k[b][d][i] } } }
+//
+// The sum over d is one chain of fused multiply-adds from d = 0 up, however rows
+// and blocks are grouped: rowStep rows, at most 6, are done at once. The struct is used up.
+//
+//go:noescape
+func attnScoresF16AVX2(a *scoreArgs)
+
+// attnMixF16AVX2 adds pos > 0 value rows of 16·cols numbers, weighted.
+//
+//	for r := range rows { for i := range pos { for d := range 16·cols {
+//		acc[r][d] += p[r][i]·v[i][d] } } }
+//
+// The sum over i is one chain of fused multiply-adds from i = 0 up. rowStep rows,
+// at most 6, are done at once. The struct is used up.
+//
+//go:noescape
+func attnMixF16AVX2(a *mixArgs)
+
+// attnScoresF32AVX2 computes scores of 1 to 4 blocks of 16 keys.
+//
+//	for r := range rows { for b := range blocks { for i := range 16 {
+//		s[r][16·b+i] = Σ_d q[r][d]·k[b][d][i] } } }
+//
+// The sum over d is one chain of fused multiply-adds from d = 0 up, however rows
+// and blocks are grouped: rowStep rows, at most 6, are done at once. The struct is used up.
+//
+//go:noescape
+func attnScoresF32AVX2(a *scoreArgs)
+
+// attnMixF32AVX2 adds pos > 0 value rows of 16·cols numbers, weighted.
+//
+//	for r := range rows { for i := range pos { for d := range 16·cols {
+//		acc[r][d] += p[r][i]·v[i][d] } } }
+//
+// The sum over i is one chain of fused multiply-adds from i = 0 up. rowStep rows,
+// at most 6, are done at once. The struct is used up.
+//
+//go:noescape
+func attnMixF32AVX2(a *mixArgs)
+
+// attnMergeAVX2 adds a second range of positions to a first.
+//
+//	for r := range rows {
+//		m' = max(m[r], m2[r]);  f = exp(m[r]-m');  f2 = exp(m2[r]-m');  m[r] = m'
+//		sums[r] = f·sums[r] + f2·sums2[r];  acc[r] = f·acc[r] + f2·acc2[r] }
+//
+//go:noescape
+func attnMergeAVX2(a *mergeArgs)
+
+// attnFinishAVX2 divides by the sum of the weights.
+//
+//	for r := range rows { for d := range 16·cols { acc2[r][d] = acc[r][d] / Σ_i sums[r][i] } }
+//
+//go:noescape
+func attnFinishAVX2(a *mergeArgs)
+
+// unpackKeysQ8AVX2 turns n > 0 groups of 32 dimensions of q8_0 keys into f32.
+//
+//	for j := range n { for d := range 32 { for i := range 16 {
+//		dst[j][d][i] = src[j].scale[i]·src[j].key[d][i] } } }
+//
+//go:noescape
+func unpackKeysQ8AVX2(a *cacheArgs)
+
+// unpackValuesQ8AVX2 turns n > 0 blocks of q8_0 into f32.
+//
+//	for j := range n { for d := range 32 { dst[32·j+d] = src[j].scale·src[j].q[d] } }
+//
+//go:noescape
+func unpackValuesQ8AVX2(a *cacheArgs)
+
+// attnWeighAVX512 turns a chunk of scores into weights: a step of the online softmax.
+//
+//	for r := range rows {
+//		m' = max(m[r], max of s[r][i], first ≤ i < first+count)
+//		f = exp(m[r]-m');  s[r][i] = exp(s[r][i]-m') in that range, 0 in the rest of the vectors
+//		sums[r][i mod 16] = f·sums[r][i mod 16] + Σ s[r][i];  acc[r] *= f;  m[r] = m' }
+//
+// s points at the first vector that holds a position of the range, vecs counts them,
+// and first is relative to it.
+//
+//go:noescape
+func attnWeighAVX512(a *weighArgs)
+
+// attnWeighAVX2 is attnWeighAVX512 for scores that are -Inf outside of the range.
+//
+//go:noescape
+func attnWeighAVX2(a *weighArgs)

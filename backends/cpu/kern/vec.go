@@ -1,18 +1,22 @@
 package kern
 
 import (
+	"encoding/binary"
 	"math"
 	"unsafe"
+
+	"github.com/x448/float16"
 )
 
 // VectorsSupported reports whether the functions over vectors have kernels with
-// the instruction sets in use. Where it is false, none but ArgMax may be called.
+// the instruction sets in use. Where it is false, only ArgMax, Finite,
+// StoreF16 and StoreKeyF16 may be called.
 //
 // The functions take slices of equal length of at least one number, need no
 // alignment, and y may be x or z but must not overlap them otherwise. An element
 // of a result depends on the same elements of the operands alone, so a vector
 // may be cut anywhere. NaN gives NaN.
-func VectorsSupported() bool { return features.avx512 }
+func VectorsSupported() bool { return features.avx512 || features.avx2 }
 
 // Add computes y = x + z.
 func Add(y, x, z []float32) {
@@ -116,33 +120,51 @@ func Softmax(y, x []float32) {
 	vecScale(&a)
 }
 
-// ArgMax returns the index of the largest number, the lowest of equal ones. NaN
-// counts as less than any number; it returns 0 if there is nothing else.
+// ArgMax returns the index of the largest number, the lowest of equal ones, and
+// -1 if there is none. NaN is not a number.
 func ArgMax(x []float32) int {
 	if len(x) == 0 {
-		return 0
+		return -1
 	}
-	if !VectorsSupported() {
-		return argMaxGeneric(x)
-	}
-	var m float32
-	vecMax(&vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&m), n: len(x)})
-	var i int
-	vecFind(&vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&i), n: len(x), c: m})
-	if i == len(x) { // all NaN
-		return 0
-	}
-	return i
-}
-
-func argMaxGeneric(x []float32) int {
-	best, m := 0, float32(math.Inf(-1))
-	for i, v := range x {
-		if v > m || x[best] != x[best] && v == v {
-			best, m = i, v
+	m := float32(math.Inf(-1))
+	if VectorsSupported() {
+		vecMax(&vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&m), n: len(x)})
+	} else {
+		for _, v := range x {
+			if v > m {
+				m = v
+			}
 		}
 	}
-	return best
+	if i := find(x, m); i < len(x) {
+		return i
+	}
+	return -1 // all NaN
+}
+
+// Finite reports whether x holds neither NaN nor infinity.
+func Finite(x []float32) bool {
+	var m uint32
+	switch {
+	case len(x) == 0:
+	case VectorsSupported():
+		vecLargest(&vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&m), n: len(x)})
+	default:
+		for _, v := range x {
+			m = max(m, math.Float32bits(v)&^(1<<31))
+		}
+	}
+	return m < 0x7f800000
+}
+
+// findGeneric returns the first i with x[i] = c, len(x) if there is none.
+func findGeneric(x []float32, c float32) int {
+	for i, v := range x {
+		if v == c {
+			return i
+		}
+	}
+	return len(x)
 }
 
 // RopeHalf turns pairs i, i+len(cos) of each head of k numbers.
@@ -179,7 +201,7 @@ func rope(y, x, cos, sin []float32, k, pairs int) ropeArgs {
 // StoreF16 writes x as f16, ties to even; finite numbers beyond the largest
 // become the largest.
 func StoreF16(dst []byte, x []float32) {
-	storeF16(&keyArgs{x: unsafe.Pointer(&x[0]), dst: addrOf(dst[:2*len(x)], 0), n: len(x)})
+	storeF16(dst[:2*len(x)], x)
 }
 
 // StoreKeyF16 is StoreF16 into one of the 16 lanes of a block of keys: number d
@@ -188,7 +210,18 @@ func StoreKeyF16(dst []byte, x []float32) {
 	if len(x)%16 != 0 {
 		panic("kern: a key is not a multiple of 16 numbers")
 	}
-	storeKeyF16(&keyArgs{x: unsafe.Pointer(&x[0]), dst: addrOf(dst[:32*len(x)-30], 0), n: len(x)})
+	storeKeyF16(dst[:32*len(x)-30], x)
+}
+
+// storeF16Generic writes numbers that lie step bytes apart.
+func storeF16Generic(dst []byte, x []float32, step int) {
+	for i, v := range x {
+		h := float16.Fromfloat32(v).Bits()
+		if h&0x7fff == 0x7c00 && !math.IsInf(float64(v), 0) {
+			h-- // the largest finite number
+		}
+		binary.LittleEndian.PutUint16(dst[i*step:], h)
+	}
 }
 
 func vec1(y, x []float32, c float32) vecArgs {

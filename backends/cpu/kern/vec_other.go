@@ -2,7 +2,7 @@
 
 package kern
 
-// VectorsSupported is false: none of these is called.
+// VectorsSupported is false: only the last three are called.
 
 func vecAdd(*vecArgs) { panic("kern: no vector kernel") }
 
@@ -32,12 +32,14 @@ func vecSumSquares(*vecArgs) { panic("kern: no vector kernel") }
 
 func vecMax(*vecArgs) { panic("kern: no vector kernel") }
 
-func vecFind(*vecArgs) { panic("kern: no vector kernel") }
+func vecLargest(*vecArgs) { panic("kern: no vector kernel") }
 
 func ropeHalf(*ropeArgs) { panic("kern: no vector kernel") }
 
 func ropeAdjacent(*ropeArgs) { panic("kern: no vector kernel") }
 
-func storeF16(*keyArgs) { panic("kern: no vector kernel") }
+func find(x []float32, c float32) int { return findGeneric(x, c) }
 
-func storeKeyF16(*keyArgs) { panic("kern: no vector kernel") }
+func storeF16(dst []byte, x []float32) { storeF16Generic(dst, x, 2) }
+
+func storeKeyF16(dst []byte, x []float32) { storeF16Generic(dst, x, 32) }

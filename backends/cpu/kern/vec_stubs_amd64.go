@@ -102,10 +102,12 @@ func vecSumSquaresAVX512(a *vecArgs)
 //go:noescape
 func vecMaxAVX512(a *vecArgs)
 
-// vecFindAVX512 stores as int64 at y the first i < n with x[i] = c, n if there is none.
+// vecLargestAVX512 stores the bits of the largest magnitude of n > 0 numbers at y, NaN being above infinity.
+//
+//	m := 0; for i := range n { m = max(m, bits(x[i]) &^ (1<<31)) }
 //
 //go:noescape
-func vecFindAVX512(a *vecArgs)
+func vecLargestAVX512(a *vecArgs)
 
 // ropeHalfAVX512 turns the pairs i, i+pairs of each head; y may be x.
 //
@@ -122,6 +124,132 @@ func ropeHalfAVX512(a *ropeArgs)
 //
 //go:noescape
 func ropeAdjacentAVX512(a *ropeArgs)
+
+// vecAddAVX2 computes y = x + z for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecAddAVX2(a *vecArgs)
+
+// vecMulAVX2 computes y = x·z for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecMulAVX2(a *vecArgs)
+
+// vecAddScalarAVX2 computes y = x + c for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecAddScalarAVX2(a *vecArgs)
+
+// vecScaleAVX2 computes y = x·c for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecScaleAVX2(a *vecArgs)
+
+// vecScaleMulAVX2 computes y = x·c·z, the first product first for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecScaleMulAVX2(a *vecArgs)
+
+// vecSoftcapAVX2 computes y = c·tanh(x·d) for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecSoftcapAVX2(a *vecArgs)
+
+// vecExpAVX2 computes y = exp(x - c), 0 below -87.3 for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecExpAVX2(a *vecArgs)
+
+// vecSiLUAVX2 computes y = x / (1 + exp(-x)) for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecSiLUAVX2(a *vecArgs)
+
+// vecSiLUGateAVX2 computes y = x / (1 + exp(-x)) · z for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecSiLUGateAVX2(a *vecArgs)
+
+// vecGELUAVX2 computes y = x / (1 + exp(-2·sqrt(2/π)·(x + 0.044715·x³))) for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecGELUAVX2(a *vecArgs)
+
+// vecGELUGateAVX2 computes y = x / (1 + exp(-2·sqrt(2/π)·(x + 0.044715·x³))) · z for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecGELUGateAVX2(a *vecArgs)
+
+// vecSwigluOAIAVX2 computes y = g / (1 + exp(-1.702·g)) · (u + 1),  g = min(x, 7),  u = min(max(z, -7), 7) for n > 0 numbers.
+//
+//	for i := range n { y[i] = f(x[i], z[i]) }
+//
+//go:noescape
+func vecSwigluOAIAVX2(a *vecArgs)
+
+// vecSumSquaresAVX2 computes the sum of squares of n > 0 numbers in float64 and stores it at y.
+//
+//	for i := range n { lane[i mod 16] += x[i]² }, then the sum of the lanes
+//
+//go:noescape
+func vecSumSquaresAVX2(a *vecArgs)
+
+// vecMaxAVX2 stores the largest of n > 0 numbers at y, -Inf if all are NaN.
+//
+//	m := -Inf; for i := range n { if x[i] > m { m = x[i] } }
+//
+//go:noescape
+func vecMaxAVX2(a *vecArgs)
+
+// vecLargestAVX2 stores the bits of the largest magnitude of n > 0 numbers at y, NaN being above infinity.
+//
+//	m := 0; for i := range n { m = max(m, bits(x[i]) &^ (1<<31)) }
+//
+//go:noescape
+func vecLargestAVX2(a *vecArgs)
+
+// ropeHalfAVX2 turns the pairs i, i+pairs of each head; y may be x.
+//
+//	for each head { for i := range pairs {
+//		y[i], y[i+pairs] = x[i]·cos[i] - x[i+pairs]·sin[i], x[i]·sin[i] + x[i+pairs]·cos[i] } }
+//
+//go:noescape
+func ropeHalfAVX2(a *ropeArgs)
+
+// ropeAdjacentAVX2 turns the pairs 2i, 2i+1 of each head; cos and sin hold each number twice; y may be x.
+//
+//	for each head { for i := range pairs {
+//		y[2i], y[2i+1] = x[2i]·cos[2i] - x[2i+1]·sin[2i], x[2i]·sin[2i] + x[2i+1]·cos[2i] } }
+//
+//go:noescape
+func ropeAdjacentAVX2(a *ropeArgs)
+
+// vecFindAVX512 stores as int64 at y the first i < n with x[i] = c, n if there is none.
+//
+//go:noescape
+func vecFindAVX512(a *vecArgs)
 
 // storeF16AVX512 writes n > 0 numbers as f16; finite ones beyond the largest become the largest.
 //

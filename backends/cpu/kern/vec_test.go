@@ -21,6 +21,16 @@ func guardedFloats(t testing.TB, n int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n)
 }
 
+// atVectors runs f for every instruction set with kernels over vectors.
+func atVectors(t *testing.T, f func(t *testing.T)) {
+	atLevels(t, func(t *testing.T) {
+		if !VectorsSupported() {
+			t.Skip("no kernel for this processor")
+		}
+		f(t)
+	})
+}
+
 // vecSizes are around the vector width, odd, and long.
 var vecSizes = []int{1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 100, 127, 129, 1000}
 
@@ -56,10 +66,9 @@ func clamp(x, lo, hi float64) float64 {
 
 // TestVectors compares with float64: exact operations to one rounding (tol 0
 // stands for it), smooth ones to 2e-6 of the larger of 1 and the result.
-func TestVectors(t *testing.T) {
-	if !VectorsSupported() {
-		t.Skip("no kernel for this processor")
-	}
+func TestVectors(t *testing.T) { atVectors(t, testVectors) }
+
+func testVectors(t *testing.T) {
 	silu := func(x float64) float64 { return x / (1 + math.Exp(-x)) }
 	for _, f := range []struct {
 		name string
@@ -146,10 +155,9 @@ func TestVectors(t *testing.T) {
 }
 
 // TestSmoothErrors looks for the worst relative error over the useful range.
-func TestSmoothErrors(t *testing.T) {
-	if !VectorsSupported() {
-		t.Skip("no kernel for this processor")
-	}
+func TestSmoothErrors(t *testing.T) { atVectors(t, testSmoothErrors) }
+
+func testSmoothErrors(t *testing.T) {
 	const n = 200001
 	x, y := make([]float32, n), make([]float32, n)
 	for _, f := range []struct {
@@ -184,10 +192,9 @@ func TestSmoothErrors(t *testing.T) {
 	}
 }
 
-func TestRMSNorm(t *testing.T) {
-	if !VectorsSupported() {
-		t.Skip("no kernel for this processor")
-	}
+func TestRMSNorm(t *testing.T) { atVectors(t, testRMSNorm) }
+
+func testRMSNorm(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 7))
 	for _, n := range vecSizes {
 		for _, size := range []float32{1, 1e-20, 1e30, 0} {
@@ -225,10 +232,9 @@ func TestRMSNorm(t *testing.T) {
 	}
 }
 
-func TestSoftmax(t *testing.T) {
-	if !VectorsSupported() {
-		t.Skip("no kernel for this processor")
-	}
+func TestSoftmax(t *testing.T) { atVectors(t, testSoftmax) }
+
+func testSoftmax(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	for _, n := range vecSizes {
 		x, y := numbers(t, r, n, false), guardedFloats(t, n)
@@ -276,7 +282,7 @@ func TestArgMax(t *testing.T) {
 						x[i] = inf
 					}
 				}
-				want, best := 0, float32(0)
+				want, best := -1, float32(0)
 				found := false
 				for i, v := range x {
 					if v == v && (!found || v > best) {
@@ -291,10 +297,33 @@ func TestArgMax(t *testing.T) {
 	})
 }
 
-func TestRope(t *testing.T) {
-	if !VectorsSupported() {
-		t.Skip("no kernel for this processor")
-	}
+func TestFinite(t *testing.T) {
+	atLevels(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(8, 13))
+		for _, n := range append(vecSizes, 0) {
+			x := numbers(t, r, n, false)
+			if n > 0 {
+				x[r.IntN(n)] = -math.MaxFloat32
+			}
+			if !Finite(x) {
+				t.Fatalf("n = %d: finite numbers are not", n)
+			}
+			for i := range x {
+				old := x[i]
+				for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+					if x[i] = float32(bad); Finite(x) {
+						t.Fatalf("n = %d: %v at %d is not found", n, bad, i)
+					}
+				}
+				x[i] = old
+			}
+		}
+	})
+}
+
+func TestRope(t *testing.T) { atVectors(t, testRope) }
+
+func testRope(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 11))
 	for _, k := range []int{2, 6, 32, 64, 80, 96, 128, 256} {
 		for _, pairs := range []int{1, k / 4, k / 2} {
@@ -356,10 +385,9 @@ func f16Of(x float32) uint16 {
 	return h
 }
 
-func TestStoreF16(t *testing.T) {
-	if !VectorsSupported() {
-		t.Skip("no kernel for this processor")
-	}
+func TestStoreF16(t *testing.T) { atVectors(t, testStoreF16) }
+
+func testStoreF16(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 12))
 	hard := []float32{65504, 65519, 65520, 65536, -65520, 6e-8, 2.9e-8, 3e-8, 6.1e-5, 1 + 0x1p-11, 1 + 3*0x1p-11, 1e9, -1e9}
 	for _, n := range vecSizes {
@@ -401,10 +429,9 @@ func TestStoreF16(t *testing.T) {
 	}
 }
 
-func TestVectorsAllocateNothing(t *testing.T) {
-	if !VectorsSupported() {
-		t.Skip("no kernel for this processor")
-	}
+func TestVectorsAllocateNothing(t *testing.T) { atVectors(t, testVectorsAllocateNothing) }
+
+func testVectorsAllocateNothing(t *testing.T) {
 	x, gate, mem := make([]float32, 64), GateOf("silu"), make([]byte, 2048)
 	if n := testing.AllocsPerRun(10, func() {
 		Add(x, x, x)

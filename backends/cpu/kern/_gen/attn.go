@@ -31,15 +31,18 @@ const scoreStride = (128 + 16) * 4
 const attnRows, attnVecs = 6, 4
 
 func genAttn() {
-	for _, f16 := range []bool{true, false} {
-		attnScores(f16)
-		attnMix(f16)
+	for _, v := range []isa{wide, narrow} {
+		for _, f16 := range []bool{true, false} {
+			v.attnScores(f16)
+			v.attnMix(f16)
+		}
+		v.attnMerge()
+		v.attnFinish()
+		v.unpackKeysQ8()
+		v.unpackValuesQ8()
 	}
 	attnWeigh()
-	attnMerge()
-	attnFinish()
-	unpackKeysQ8()
-	unpackValuesQ8()
+	attnWeighAVX2()
 }
 
 func cacheType(f16 bool) (name string, bytes int) {
@@ -49,13 +52,28 @@ func cacheType(f16 bool) (name string, bytes int) {
 	return "F32", 4
 }
 
-// loadCache loads 16 numbers of a cache.
+// loadCache loads a register of numbers of a cache.
 func loadCache(f16 bool, m operand.Mem, z reg.VecVirtual) {
 	if f16 {
 		c.VCVTPH2PS(m, z)
 	} else {
 		c.VMOVUPS(m, z)
 	}
+}
+
+// parts is the number of registers for 16 numbers.
+func (v isa) parts() int { return 16 / v.lanes }
+
+// groups lists how many times 16 numbers a body with that many rows takes at
+// once: what the registers allow, 24 sums or 12.
+func (v isa) groups(rows int) []int {
+	switch {
+	case v.wide():
+		return []int{1, 2, 4}
+	case rows <= 2:
+		return []int{1, 2}
+	}
+	return []int{1}
 }
 
 // choose jumps to one of the bodies 1..most by n, the last for all above.
@@ -72,13 +90,24 @@ func choose(n reg.GPVirtual, most int, label string) {
 
 // newSums returns registers for the sums of a body. All bodies of a function
 // share them.
-func newSums() (sums [attnRows][attnVecs]reg.VecVirtual) {
+func (v isa) newSums() []reg.VecVirtual {
+	sums := make([]reg.VecVirtual, attnRows*4)
+	if !v.wide() {
+		sums = sums[:attnRows*2]
+	}
 	for i := range sums {
-		for j := range sums[i] {
-			sums[i][j] = c.ZMM()
-		}
+		sums[i] = v.reg()
 	}
 	return sums
+}
+
+// chooseGroups jumps to the body for the largest group that n holds.
+func (v isa) chooseGroups(n reg.GPVirtual, rows int, label string) {
+	g := v.groups(rows)
+	for i := len(g) - 1; i > 0; i-- {
+		c.CMPQ(n, operand.U8(g[i]))
+		c.JGE(operand.LabelRef(fmt.Sprintf("%s%d", label, g[i])))
+	}
 }
 
 // rowsAt addresses up to six rows that lie a constant number of bytes apart.
@@ -86,9 +115,9 @@ func rowsAt(first, stride reg.GPVirtual, n int) tokens { return tokensAt(first, 
 
 // attnScores multiplies rows of queries with blocks of keys, positions being
 // lanes.
-func attnScores(f16 bool) {
+func (v isa) attnScores(f16 bool) {
 	typ, size := cacheType(f16)
-	a, get := begin("attnScores"+typ+"AVX512", "scoreArgs", "computes scores of 1 to 4 blocks of 16 keys.", "",
+	a, get := begin("attnScores"+typ+v.name, "scoreArgs", "computes scores of 1 to 4 blocks of 16 keys.", "",
 		"\tfor r := range rows { for b := range blocks { for i := range 16 {",
 		"\t\ts[r][16·b+i] = Σ_d q[r][d]·k[b][d][i] } } }", "",
 		"The sum over d is one chain of fused multiply-adds from d = 0 up, however rows",
@@ -103,21 +132,17 @@ func attnScores(f16 bool) {
 	c.MOVQ(at(a, saBlocks), blocks)
 	c.MOVQ(at(a, saK), k)
 	c.MOVQ(at(a, saS), sp)
-	acc := newSums()
+	sums := v.newSums()
 	choose(n, attnRows, "R")
 	for r := 1; r <= attnRows; r++ {
 		c.Label(fmt.Sprintf("R%d", r))
-		c.CMPQ(blocks, operand.U8(4))
-		c.JE(operand.LabelRef(fmt.Sprintf("R%dB4", r)))
-		c.CMPQ(blocks, operand.U8(2))
-		c.JGE(operand.LabelRef(fmt.Sprintf("R%dB2", r)))
-		for _, b := range []int{1, 2, 4} {
+		v.chooseGroups(blocks, r, fmt.Sprintf("R%dB", r))
+		for _, b := range v.groups(r) {
 			name := fmt.Sprintf("R%dB%d", r, b)
 			c.Label(name)
-			for i := range r {
-				for j := range b {
-					zero(acc[i][j])
-				}
+			vecs := b * v.parts()
+			for i := range r * vecs {
+				v.zero(sums[i])
 			}
 			d, kp := c.GP64(), c.GP64()
 			c.MOVQ(at(a, saDims), d)
@@ -128,19 +153,19 @@ func attnScores(f16 bool) {
 			const unroll = 4
 			for u := range unroll {
 				var key [attnVecs]reg.VecVirtual
-				for j := range b {
-					key[j] = c.ZMM()
-					loadCache(f16, kb.at(j, u*16*size), key[j])
+				for j := range vecs {
+					key[j] = v.reg()
+					loadCache(f16, kb.at(j/v.parts(), (u*16+j%v.parts()*v.lanes)*size), key[j])
 				}
 				for i := range r {
-					if b == 1 {
-						c.VFMADD231PS_BCST(qp.at(i, 4*u), key[0], acc[i][0])
+					if vecs == 1 {
+						c.VFMADD231PS_BCST(qp.at(i, 4*u), key[0], sums[i])
 						continue
 					}
-					x := c.ZMM()
+					x := v.reg()
 					c.VBROADCASTSS(qp.at(i, 4*u), x)
-					for j := range b {
-						c.VFMADD231PS(key[j], x, acc[i][j])
+					for j := range vecs {
+						c.VFMADD231PS(key[j], x, sums[i*vecs+j])
 					}
 				}
 			}
@@ -148,20 +173,14 @@ func attnScores(f16 bool) {
 			kb.advance(16 * size * unroll)
 			c.SUBQ(operand.U8(unroll), d)
 			c.JNZ(operand.LabelRef(name + "dims"))
-			for i := range r {
-				for j := range b {
-					c.VMOVUPS(acc[i][j], at(sp, i*scoreStride+64*j))
-				}
+			for i := range r * vecs {
+				c.VMOVUPS(sums[i], at(sp, i/vecs*scoreStride+i%vecs*v.bytes()))
 			}
 			c.ADDQ(operand.I32(64*b), sp)
 			c.LEAQ(operand.Mem{Base: k, Index: kstep, Scale: uint8(b)}, k)
 			c.SUBQ(operand.U8(b), blocks)
-			if b == 4 {
-				c.JMP(operand.LabelRef("next"))
-			} else {
-				c.JNZ(operand.LabelRef(fmt.Sprintf("R%d", r)))
-				c.JMP(operand.LabelRef("next"))
-			}
+			c.JNZ(operand.LabelRef(fmt.Sprintf("R%d", r)))
+			c.JMP(operand.LabelRef("next"))
 		}
 	}
 	c.Label("next")
@@ -177,9 +196,9 @@ func attnScores(f16 bool) {
 }
 
 // attnMix adds weighted value rows.
-func attnMix(f16 bool) {
+func (v isa) attnMix(f16 bool) {
 	typ, size := cacheType(f16)
-	a, get := begin("attnMix"+typ+"AVX512", "mixArgs", "adds pos > 0 value rows of 16·cols numbers, weighted.", "",
+	a, get := begin("attnMix"+typ+v.name, "mixArgs", "adds pos > 0 value rows of 16·cols numbers, weighted.", "",
 		"\tfor r := range rows { for i := range pos { for d := range 16·cols {",
 		"\t\tacc[r][d] += p[r][i]·v[i][d] } } }", "",
 		"The sum over i is one chain of fused multiply-adds from i = 0 up. rowStep rows,",
@@ -190,59 +209,53 @@ func attnMix(f16 bool) {
 	c.MOVQ(at(a, maRowStep), n)
 	c.CMPQ(n, at(a, maRows))
 	c.CMOVQGT(at(a, maRows), n)
-	cols, v, to := c.GP64(), c.GP64(), c.GP64()
+	cols, values, to := c.GP64(), c.GP64(), c.GP64()
 	c.MOVQ(at(a, maCols), cols)
-	c.MOVQ(at(a, maV), v)
+	c.MOVQ(at(a, maV), values)
 	c.MOVQ(acc, to)
-	sum := newSums()
+	sums := v.newSums()
 	choose(n, attnRows, "R")
 	for r := 1; r <= attnRows; r++ {
 		c.Label(fmt.Sprintf("R%d", r))
-		c.CMPQ(cols, operand.U8(4))
-		c.JGE(operand.LabelRef(fmt.Sprintf("R%dC4", r)))
-		c.CMPQ(cols, operand.U8(2))
-		c.JGE(operand.LabelRef(fmt.Sprintf("R%dC2", r)))
-		for _, w := range []int{1, 2, 4} {
+		v.chooseGroups(cols, r, fmt.Sprintf("R%dC", r))
+		for _, w := range v.groups(r) {
 			name := fmt.Sprintf("R%dC%d", r, w)
 			c.Label(name)
+			vecs := w * v.parts()
 			rows := rowsAt(to, ld, r)
-			for i := range r {
-				for j := range w {
-					c.VMOVUPS(rows.at(i, 64*j), sum[i][j])
-				}
+			for i := range r * vecs {
+				c.VMOVUPS(rows.at(i/vecs, i%vecs*v.bytes()), sums[i])
 			}
 			pos, vp, pp := c.GP64(), c.GP64(), c.GP64()
 			c.MOVQ(at(a, maPos), pos)
-			c.MOVQ(v, vp)
+			c.MOVQ(values, vp)
 			c.MOVQ(p, pp)
 			c.Label(name + "pos")
 			var val [attnVecs]reg.VecVirtual
-			for j := range w {
-				val[j] = c.ZMM()
-				loadCache(f16, at(vp, 16*size*j), val[j])
+			for j := range vecs {
+				val[j] = v.reg()
+				loadCache(f16, at(vp, v.lanes*size*j), val[j])
 			}
 			for i := range r {
-				if w == 1 {
-					c.VFMADD231PS_BCST(at(pp, i*scoreStride), val[0], sum[i][0])
+				if vecs == 1 {
+					c.VFMADD231PS_BCST(at(pp, i*scoreStride), val[0], sums[i])
 					continue
 				}
-				x := c.ZMM()
+				x := v.reg()
 				c.VBROADCASTSS(at(pp, i*scoreStride), x)
-				for j := range w {
-					c.VFMADD231PS(val[j], x, sum[i][j])
+				for j := range vecs {
+					c.VFMADD231PS(val[j], x, sums[i*vecs+j])
 				}
 			}
 			c.ADDQ(at(a, maVStep), vp)
 			c.ADDQ(operand.U8(4), pp)
 			c.DECQ(pos)
 			c.JNZ(operand.LabelRef(name + "pos"))
-			for i := range r {
-				for j := range w {
-					c.VMOVUPS(sum[i][j], rows.at(i, 64*j))
-				}
+			for i := range r * vecs {
+				c.VMOVUPS(sums[i], rows.at(i/vecs, i%vecs*v.bytes()))
 			}
 			c.ADDQ(operand.I32(64*w), to)
-			c.ADDQ(operand.I32(16*size*w), v)
+			c.ADDQ(operand.I32(16*size*w), values)
 			c.SUBQ(operand.U8(w), cols)
 			c.JNZ(operand.LabelRef(fmt.Sprintf("R%d", r)))
 			c.JMP(operand.LabelRef("next"))
@@ -271,33 +284,32 @@ func attnWeigh() {
 		"and first is relative to it.")
 	s, left, m, sums, acc := get(waS), get(waRows), get(waMax), get(waSums), get(waAcc)
 	cols, vecs := get(waCols), get(waVecs)
-	e := newExponential()
-	least, inf := splatF("expleast", expLeast), splatF("minusinf", math.Inf(-1))
+	e := newExponential(wide)
+	inf := splatF("minusinf", math.Inf(-1))
 	lane, count, sixteen := loadTable("lanes", dwordsOf(16, func(i int) uint32 { return uint32(i) })), c.ZMM(), splat("sixteen", 16)
 	first := c.ZMM()
 	c.VPBROADCASTD(at(a, waFirst), first)
 	c.VPSUBD(first, lane, lane)
 	c.VPBROADCASTD(at(a, waCount), count)
-	seen, ok := c.K(), c.K()
+	seen := c.K()
 	top, t, f, sum, i16 := c.ZMM(), c.ZMM(), c.ZMM(), c.ZMM(), c.ZMM()
 	old := c.ZMM()
 
 	c.Label("row")
 	n, p := c.GP64(), c.GP64()
-	rescale := func(label string) {
+	rescale := func() {
 		// New maximum in top: the factor of what came before.
 		c.VBROADCASTSS(at(m, 0), old)
-		foldMax(top, t)
+		wide.foldMax(top, t)
 		c.VMAXPS(old, top, top)
 		c.VMOVSS(top.AsX(), at(m, 0))
 		c.VSUBPS(top, old, f)
-		c.VCMPPS(operand.U8(notLess), least, f, ok)
-		e.of(f, ok)
+		e.of(f)
 	}
 	finish := func(label string) {
 		c.VFMADD231PS(at(sums, 0), f, sum)
 		c.VMOVUPS(sum, at(sums, 0))
-		c.VUCOMISS(e.one.AsX(), f.AsX())
+		c.VUCOMISS(e.one.(reg.VecVirtual).AsX(), f.AsX())
 		c.JP(operand.LabelRef(label + "scale"))
 		c.JE(operand.LabelRef("next"))
 		c.Label(label + "scale")
@@ -325,7 +337,7 @@ func attnWeigh() {
 	c.ADDQ(operand.U8(64), p)
 	c.DECQ(n)
 	c.JNZ(operand.LabelRef("max"))
-	rescale("edge")
+	rescale()
 	c.VMOVDQA32(lane, i16)
 	c.MOVQ(vecs, n)
 	c.MOVQ(s, p)
@@ -334,8 +346,8 @@ func attnWeigh() {
 	c.VPCMPUD(operand.U8(1), count, i16, seen)
 	c.VMOVUPS(at(p, 0), t)
 	c.VSUBPS(top, t, t)
-	c.VCMPPS(operand.U8(notLess), least, t, seen, ok)
-	e.of(t, ok)
+	c.VCMPPS(operand.U8(notLess), e.least, t, seen, e.ok)
+	e.masked(t)
 	c.VMOVUPS(t, at(p, 0))
 	c.VADDPS(t, sum, sum)
 	c.VPADDD(sixteen, i16, i16)
@@ -353,14 +365,13 @@ func attnWeigh() {
 		c.VMAXPS(at(s, 64*i), x, x)
 	}
 	c.VMAXPS(t, top, top)
-	rescale("full")
+	rescale()
 	zero(sum)
 	for i := range 8 {
 		x := c.ZMM()
 		c.VMOVUPS(at(s, 64*i), x)
 		c.VSUBPS(top, x, x)
-		c.VCMPPS(operand.U8(notLess), least, x, ok)
-		e.of(x, ok)
+		e.of(x)
 		c.VMOVUPS(x, at(s, 64*i))
 		c.VADDPS(x, sum, sum)
 	}
@@ -376,17 +387,86 @@ func attnWeigh() {
 	end()
 }
 
+// attnWeighAVX2 is attnWeigh without masks: numbers of the vectors outside of
+// the range must be -Inf.
+func attnWeighAVX2() {
+	v := narrow
+	a, get := begin("attnWeighAVX2", "weighArgs", "is attnWeighAVX512 for scores that are -Inf outside of the range.")
+	s, left, m, sums, acc := get(waS), get(waRows), get(waMax), get(waSums), get(waAcc)
+	e := newExponential(v)
+	top, t, f := v.reg(), v.reg(), v.reg()
+	sum := []reg.VecVirtual{v.reg(), v.reg()}
+	n, p := c.GP64(), c.GP64()
+	c.Label("row")
+	c.VMOVUPS(v.num("minusinf", math.Inf(-1)), top)
+	c.MOVQ(at(a, waVecs), n)
+	c.MOVQ(s, p)
+	c.Label("max")
+	c.VMAXPS(at(p, 0), top, top)
+	c.VMAXPS(at(p, 32), top, top)
+	c.ADDQ(operand.U8(64), p)
+	c.DECQ(n)
+	c.JNZ(operand.LabelRef("max"))
+	v.foldMax(top, t)
+	c.VBROADCASTSS(at(m, 0), f)
+	c.VMAXPS(f, top, top)
+	c.VMOVSS(top.AsX(), at(m, 0))
+	c.VSUBPS(top, f, f)
+	e.of(f)
+	v.zero(sum[0])
+	v.zero(sum[1])
+	c.MOVQ(at(a, waVecs), n)
+	c.MOVQ(s, p)
+	c.Label("exp")
+	for i := range sum {
+		c.VMOVUPS(at(p, 32*i), t)
+		c.VSUBPS(top, t, t)
+		e.of(t)
+		c.VMOVUPS(t, at(p, 32*i))
+		c.VADDPS(t, sum[i], sum[i])
+	}
+	c.ADDQ(operand.U8(64), p)
+	c.DECQ(n)
+	c.JNZ(operand.LabelRef("exp"))
+	for i := range sum {
+		c.VFMADD231PS(at(sums, 32*i), f, sum[i])
+		c.VMOVUPS(sum[i], at(sums, 32*i))
+	}
+	c.VMOVUPS(e.one, t)
+	c.VUCOMISS(t.AsX(), f.AsX())
+	c.JP(operand.LabelRef("scale"))
+	c.JE(operand.LabelRef("next"))
+	c.Label("scale")
+	c.MOVQ(at(a, waCols), n)
+	c.MOVQ(acc, p)
+	c.Label("col")
+	for i := range 2 {
+		c.VMULPS(at(p, 32*i), f, t)
+		c.VMOVUPS(t, at(p, 32*i))
+	}
+	c.ADDQ(operand.U8(64), p)
+	c.DECQ(n)
+	c.JNZ(operand.LabelRef("col"))
+	c.Label("next")
+	c.ADDQ(operand.I32(scoreStride), s)
+	c.ADDQ(operand.U8(4), m)
+	c.ADDQ(operand.U8(64), sums)
+	c.ADDQ(at(a, waLdAcc), acc)
+	c.DECQ(left)
+	c.JNZ(operand.LabelRef("row"))
+	end()
+}
+
 // attnMerge joins the softmax of two ranges of positions.
-func attnMerge() {
-	a, get := begin("attnMergeAVX512", "mergeArgs", "adds a second range of positions to a first.", "",
+func (v isa) attnMerge() {
+	a, get := begin("attnMerge"+v.name, "mergeArgs", "adds a second range of positions to a first.", "",
 		"\tfor r := range rows {",
 		"\t\tm' = max(m[r], m2[r]);  f = exp(m[r]-m');  f2 = exp(m2[r]-m');  m[r] = m'",
 		"\t\tsums[r] = f·sums[r] + f2·sums2[r];  acc[r] = f·acc[r] + f2·acc2[r] }")
 	m, sums, acc, m2, sums2, acc2 := get(eaMax), get(eaSums), get(eaAcc), get(eaMax2), get(eaSums2), get(eaAcc2)
 	left := get(eaRows)
-	e := newExponential()
-	least, ok := splatF("expleast", expLeast), c.K()
-	f, f2, top, t := c.ZMM(), c.ZMM(), c.ZMM(), c.ZMM()
+	e := newExponential(v)
+	f, f2, top, t := v.reg(), v.reg(), v.reg(), v.reg()
 	c.Label("row")
 	c.VBROADCASTSS(at(m, 0), f)
 	c.VBROADCASTSS(at(m2, 0), f2)
@@ -394,21 +474,22 @@ func attnMerge() {
 	c.VMOVSS(top.AsX(), at(m, 0))
 	for _, x := range []reg.VecVirtual{f, f2} {
 		c.VSUBPS(top, x, x)
-		c.VCMPPS(operand.U8(notLess), least, x, ok)
-		e.of(x, ok)
+		e.of(x)
 	}
-	join := func(p, p2 operand.Mem) {
-		c.VMULPS(p, f, t)
-		c.VFMADD231PS(p2, f2, t)
-		c.VMOVUPS(t, p)
+	join := func(p, p2 reg.GPVirtual) {
+		for i := range v.parts() {
+			c.VMULPS(at(p, i*v.bytes()), f, t)
+			c.VFMADD231PS(at(p2, i*v.bytes()), f2, t)
+			c.VMOVUPS(t, at(p, i*v.bytes()))
+		}
 	}
-	join(at(sums, 0), at(sums2, 0))
+	join(sums, sums2)
 	n, p, p2 := c.GP64(), c.GP64(), c.GP64()
 	c.MOVQ(at(a, eaCols), n)
 	c.MOVQ(acc, p)
 	c.MOVQ(acc2, p2)
 	c.Label("col")
-	join(at(p, 0), at(p2, 0))
+	join(p, p2)
 	c.ADDQ(operand.U8(64), p)
 	c.ADDQ(operand.U8(64), p2)
 	c.DECQ(n)
@@ -425,23 +506,30 @@ func attnMerge() {
 }
 
 // attnFinish divides by the sum of the weights.
-func attnFinish() {
-	a, get := begin("attnFinishAVX512", "mergeArgs", "divides by the sum of the weights.", "",
+func (v isa) attnFinish() {
+	a, get := begin("attnFinish"+v.name, "mergeArgs", "divides by the sum of the weights.", "",
 		"\tfor r := range rows { for d := range 16·cols { acc2[r][d] = acc[r][d] / Σ_i sums[r][i] } }")
 	sums, acc, acc2, left := get(eaSums), get(eaAcc), get(eaAcc2), get(eaRows)
-	s, t := c.ZMM(), c.ZMM()
+	s, t := v.reg(), v.reg()
 	c.Label("row")
 	c.VMOVUPS(at(sums, 0), s)
-	sumTo(s, t)
+	if v.wide() {
+		sumTo(s, t)
+	} else {
+		c.VADDPS(at(sums, 32), s, s)
+		sumYMM(s, t)
+	}
 	c.VBROADCASTSS(s.AsX(), s)
 	n, p, p2 := c.GP64(), c.GP64(), c.GP64()
 	c.MOVQ(at(a, eaCols), n)
 	c.MOVQ(acc, p)
 	c.MOVQ(acc2, p2)
 	c.Label("col")
-	c.VMOVUPS(at(p, 0), t)
-	c.VDIVPS(s, t, t)
-	c.VMOVUPS(t, at(p2, 0))
+	for i := range v.parts() {
+		c.VMOVUPS(at(p, i*v.bytes()), t)
+		c.VDIVPS(s, t, t)
+		c.VMOVUPS(t, at(p2, i*v.bytes()))
+	}
 	c.ADDQ(operand.U8(64), p)
 	c.ADDQ(operand.U8(64), p2)
 	c.DECQ(n)
@@ -455,19 +543,27 @@ func attnFinish() {
 }
 
 // unpackKeysQ8 turns key blocks into f32 ones.
-func unpackKeysQ8() {
-	_, get := begin("unpackKeysQ8AVX512", "cacheArgs", "turns n > 0 groups of 32 dimensions of q8_0 keys into f32.", "",
+func (v isa) unpackKeysQ8() {
+	_, get := begin("unpackKeysQ8"+v.name, "cacheArgs", "turns n > 0 groups of 32 dimensions of q8_0 keys into f32.", "",
 		"\tfor j := range n { for d := range 32 { for i := range 16 {",
 		"\t\tdst[j][d][i] = src[j].scale[i]·src[j].key[d][i] } } }")
 	src, dst, n := get(uaSrc), get(uaDst), get(uaN)
-	scale, x := c.ZMM(), c.ZMM()
+	x := v.reg()
+	var scale [2]reg.VecVirtual
+	for i := range v.parts() {
+		scale[i] = v.reg()
+	}
 	c.Label("group")
-	c.VCVTPH2PS(at(src, 0), scale)
+	for i := range v.parts() {
+		c.VCVTPH2PS(at(src, 2*v.lanes*i), scale[i])
+	}
 	for d := range 32 {
-		c.VPMOVSXBD(at(src, 32+16*d), x)
-		c.VCVTDQ2PS(x, x)
-		c.VMULPS(scale, x, x)
-		c.VMOVUPS(x, at(dst, 64*d))
+		for i := range v.parts() {
+			c.VPMOVSXBD(at(src, 32+16*d+v.lanes*i), x)
+			c.VCVTDQ2PS(x, x)
+			c.VMULPS(scale[i], x, x)
+			c.VMOVUPS(x, at(dst, 64*d+v.bytes()*i))
+		}
 	}
 	c.ADDQ(operand.I32(34*16), src)
 	c.ADDQ(operand.I32(64*32), dst)
@@ -477,19 +573,26 @@ func unpackKeysQ8() {
 }
 
 // unpackValuesQ8 turns q8_0 blocks into f32 numbers.
-func unpackValuesQ8() {
-	_, get := begin("unpackValuesQ8AVX512", "cacheArgs", "turns n > 0 blocks of q8_0 into f32.", "",
+func (v isa) unpackValuesQ8() {
+	_, get := begin("unpackValuesQ8"+v.name, "cacheArgs", "turns n > 0 blocks of q8_0 into f32.", "",
 		"\tfor j := range n { for d := range 32 { dst[32·j+d] = src[j].scale·src[j].q[d] } }")
 	src, dst, n := get(uaSrc), get(uaDst), get(uaN)
-	scale, x, h := c.ZMM(), c.ZMM(), c.YMM()
+	scale, x := v.reg(), v.reg()
 	c.Label("block")
-	c.VPBROADCASTW(at(src, 0), h)
-	c.VCVTPH2PS(h, scale)
-	for d := range 2 {
-		c.VPMOVSXBD(at(src, 2+16*d), x)
+	if v.wide() {
+		h := c.YMM()
+		c.VPBROADCASTW(at(src, 0), h)
+		c.VCVTPH2PS(h, scale)
+	} else {
+		h := c.XMM()
+		c.VPBROADCASTW(at(src, 0), h)
+		c.VCVTPH2PS(h, scale)
+	}
+	for d := range 2 * v.parts() {
+		c.VPMOVSXBD(at(src, 2+v.lanes*d), x)
 		c.VCVTDQ2PS(x, x)
 		c.VMULPS(scale, x, x)
-		c.VMOVUPS(x, at(dst, 64*d))
+		c.VMOVUPS(x, at(dst, v.bytes()*d))
 	}
 	c.ADDQ(operand.U8(34), src)
 	c.ADDQ(operand.I32(128), dst)

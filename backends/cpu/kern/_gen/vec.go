@@ -15,22 +15,91 @@ const (
 	kaX, kaDst, kaN, kaM                                    = 0, 8, 16, 24
 )
 
-// genVec generates kernels over vectors. Each treats 16 numbers at a time and
-// the rest under a mask; none reads or writes behind the end.
+// genVec generates kernels over vectors. Each treats a vector register of
+// numbers at a time and the rest under a mask; none reads or writes behind the
+// end.
 func genVec() {
-	for _, k := range vecKernels {
-		vecMap(k)
+	for _, v := range []isa{wide, narrow} {
+		for _, k := range vecKernels(v) {
+			v.vecMap(k)
+		}
+		v.sumSquares()
+		v.vecMax()
+		v.vecLargest()
+		v.ropeHalf()
+		v.ropeAdjacent()
 	}
-	sumSquares()
-	vecMax()
 	vecFind()
-	ropeHalf()
-	ropeAdjacent()
 	storeF16()
 	storeKeyF16()
 }
 
-// f32bits is splat for a float.
+// isa is the instruction set a body is generated for. wide has registers of 16
+// numbers and masks; narrow is AVX2 with FMA: 8 numbers, registers 0 to 15, so
+// constants stay in memory.
+type isa struct {
+	name  string
+	lanes int
+}
+
+var wide, narrow = isa{"AVX512", 16}, isa{"AVX2", 8}
+
+func (v isa) wide() bool { return v == wide }
+
+// bytes is the size of a register.
+func (v isa) bytes() int { return 4 * v.lanes }
+
+// reg returns a vector register.
+func (v isa) reg() reg.VecVirtual {
+	if v.wide() {
+		return c.ZMM()
+	}
+	return c.YMM()
+}
+
+// num returns a constant in every lane: a register, or memory where registers
+// are few. It may stand as first operand only.
+func (v isa) num(name string, f float64) operand.Op {
+	return v.bits(name, math.Float32bits(float32(f)))
+}
+
+func (v isa) bits(name string, b uint32) operand.Op {
+	if v.wide() {
+		return splat(name, b)
+	}
+	return table(name+"x8", dwordsOf(8, func(int) uint32 { return b }))
+}
+
+// inReg returns a register that holds a constant.
+func (v isa) inReg(x operand.Op) reg.VecVirtual {
+	if r, ok := x.(reg.VecVirtual); ok {
+		return r
+	}
+	r := v.reg()
+	c.VMOVUPS(x, r)
+	return r
+}
+
+// min and max compute dst = min(limit, x) and max(limit, x); a NaN in x stays.
+func (v isa) min(limit operand.Op, x, dst reg.VecVirtual) { c.VMINPS(x, v.inReg(limit), dst) }
+func (v isa) max(limit operand.Op, x, dst reg.VecVirtual) { c.VMAXPS(x, v.inReg(limit), dst) }
+
+// arg returns a float argument in every lane.
+func (v isa) arg(a reg.GPVirtual, off int) reg.VecVirtual {
+	z := v.reg()
+	c.VBROADCASTSS(at(a, off), z)
+	return z
+}
+
+func (v isa) zero(x reg.VecVirtual) {
+	if v.wide() {
+		zero(x)
+	} else {
+		c.VXORPS(x, x, x)
+	}
+}
+
+// splatF is splat for a float.
 func splatF(name string, v float64) reg.VecVirtual { return splat(name, math.Float32bits(float32(v))) }
 
 // begin starts a function with one pointer to a struct and returns a reader of
@@ -59,52 +128,118 @@ func tailMask(n reg.GPVirtual) reg.Register {
 	return k
 }
 
+// tail returns the mask of the n lowest lanes: a mask register or a vector.
+func (v isa) tail(n reg.GPVirtual) reg.Register {
+	if v.wide() {
+		return tailMask(n)
+	}
+	// The window of 8 words that begins 8-n words into 8 of ones and 8 of zeros.
+	m, p := c.YMM(), c.GP64()
+	c.LEAQ(table("tails", dwordsOf(16, func(i int) uint32 { return uint32(int32(i/8) - 1) })), p)
+	c.ADDQ(operand.U8(32), p)
+	c.SHLQ(operand.U8(2), n)
+	c.SUBQ(n, p)
+	c.SHRQ(operand.U8(2), n)
+	c.VMOVUPS(at(p, 0), m)
+	return m
+}
+
+// loadTail and storeTail move the lanes of a mask; others are 0 or not touched.
+func (v isa) loadTail(m operand.Mem, mask reg.Register, x reg.VecVirtual) {
+	if v.wide() {
+		c.VMOVUPS_Z(m, mask, x)
+	} else {
+		c.VMASKMOVPS(m, mask, x)
+	}
+}
+
+func (v isa) storeTail(x reg.VecVirtual, mask reg.Register, m operand.Mem) {
+	if v.wide() {
+		c.VMOVUPS(x, mask, m)
+	} else {
+		c.VMASKMOVPS(x, mask, m)
+	}
+}
+
 // exponential computes exp for vectors.
 type exponential struct {
-	log2e, ln2hi, ln2lo, one reg.VecVirtual
-	c                        [6]reg.VecVirtual
+	isa
+	log2e, ln2hi, ln2lo, one, bias operand.Op
+	least                          operand.Op
+	c                              [6]operand.Op
+	ok                             reg.Register // mask or vector of the lanes not flushed to 0
 }
 
 // newExponential loads the constants: ln 2 in two parts and the polynomial of
 // Cephes' expf, which is good to 1 ulp within ±ln 2/2.
-func newExponential() *exponential {
-	e := &exponential{
-		log2e: splatF("log2e", math.Log2E), one: splatF("one", 1),
-		ln2hi: splatF("ln2hi", 0.693359375), ln2lo: splatF("ln2lo", -2.12194440e-4),
+func newExponential(v isa) *exponential {
+	e := &exponential{isa: v,
+		log2e: v.num("log2e", math.Log2E), one: v.num("one", 1),
+		ln2hi: v.num("ln2hi", 0.693359375), ln2lo: v.num("ln2lo", -2.12194440e-4), least: v.num("expleast", expLeast),
 	}
-	for i, v := range []float64{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1} {
-		e.c[i] = splatF(fmt.Sprintf("exp%d", i), v)
+	for i, k := range []float64{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1} {
+		e.c[i] = v.num(fmt.Sprintf("exp%d", i), k)
+	}
+	if v.wide() {
+		e.ok = c.K()
+	} else {
+		e.ok = c.YMM()
+		e.bias = v.bits("expbias", 127<<23)
 	}
 	return e
 }
 
-// of replaces x by exp(x). -Inf must be masked out by the caller; above 88.7
-// the result is +Inf, but +Inf itself gives NaN. NaN stays NaN. zeroing is a
-// mask of the lanes to compute, nil for all: the others become 0.
-func (e *exponential) of(x reg.VecVirtual, zeroing reg.Register) {
-	n, p := c.ZMM(), c.ZMM()
+// of replaces x by exp(x): 0 below -87.33, where it is no normal number, +Inf
+// above 88.7, but NaN for +Inf itself. NaN stays NaN.
+func (e *exponential) of(x reg.VecVirtual) {
+	c.VCMPPS(operand.U8(notLess), e.least, x, e.ok)
+	e.masked(x)
+}
+
+// masked is of with the lanes to compute in e.ok.
+func (e *exponential) masked(x reg.VecVirtual) {
+	n, p := e.reg(), e.reg()
 	e.reduce(x, n)
 	e.poly(x, p)
 	c.VFMADD213PS(e.one, x, p)
 	c.VFMADD213PS(e.one, x, p)
-	if zeroing == nil {
-		c.VSCALEFPS(n, p, x)
-	} else {
-		c.VSCALEFPS_Z(n, p, zeroing, x)
+	if e.wide() {
+		c.VSCALEFPS_Z(n, p, e.ok, x)
+		return
+	}
+	e.times2(n, p, x)
+	c.VMOVAPS(p, x)
+	c.VANDPS(e.ok, x, x)
+}
+
+// times2 multiplies p by 2^n in two steps, so that the powers themselves are
+// normal numbers. t is overwritten.
+func (e *exponential) times2(n, p, t reg.VecVirtual) {
+	c.VCVTPS2DQ(n, n)
+	c.VPSRAD(operand.U8(1), n, t)
+	c.VPSUBD(t, n, n)
+	for _, k := range []reg.VecVirtual{t, n} {
+		c.VPSLLD(operand.U8(23), k, k)
+		c.VPADDD(e.bias, k, k)
+		c.VMULPS(k, p, p)
 	}
 }
 
 // reduce gives x = n·ln 2 + r, r in place of x.
 func (e *exponential) reduce(x, n reg.VecVirtual) {
 	c.VMULPS(e.log2e, x, n)
-	c.VRNDSCALEPS(operand.U8(8), n, n)
+	if e.wide() {
+		c.VRNDSCALEPS(operand.U8(8), n, n)
+	} else {
+		c.VROUNDPS(operand.U8(8), n, n)
+	}
 	c.VFNMADD231PS(e.ln2hi, n, x)
 	c.VFNMADD231PS(e.ln2lo, n, x)
 }
 
 // poly gives p with exp(r) = 1 + r + r²·p.
 func (e *exponential) poly(r, p reg.VecVirtual) {
-	c.VMOVAPS(e.c[0], p)
+	c.VMOVUPS(e.c[0], p)
 	for _, k := range e.c[1:] {
 		c.VFMADD213PS(k, r, p)
 	}
@@ -113,27 +248,33 @@ func (e *exponential) poly(r, p reg.VecVirtual) {
 // tanh replaces x by tanh x: with y = 2|x| and exp(y)-1 = 2^n·q + (2^n-1),
 // q = exp(r)-1, no digits are lost near 0.
 func (e *exponential) tanh(x reg.VecVirtual, t *tanhConsts) {
-	s, n, p, w := c.ZMM(), c.ZMM(), c.ZMM(), c.ZMM()
-	c.VPANDD(t.sign, x, s)
-	c.VPANDND(x, t.sign, x)
+	s, n, p, w := e.reg(), e.reg(), e.reg(), e.reg()
+	c.VANDPS(t.sign, x, s)
+	c.VANDPS(t.rest, x, x)
 	c.VADDPS(x, x, x)
-	c.VMINPS(x, t.top, x) // the second operand of MINPS passes NaN on
+	e.min(t.top, x, x)
 	e.reduce(x, n)
 	e.poly(x, p)
 	c.VFMADD213PS(e.one, x, p)
 	c.VMULPS(x, p, p) // q
-	c.VSCALEFPS(n, e.one, n)
+	if e.wide() {
+		c.VSCALEFPS(n, e.one.(reg.VecVirtual), n)
+	} else { // n is below 60
+		c.VCVTPS2DQ(n, n)
+		c.VPSLLD(operand.U8(23), n, n)
+		c.VPADDD(e.bias, n, n)
+	}
 	c.VSUBPS(e.one, n, w)
 	c.VFMADD231PS(p, n, w) // exp(y)-1
 	c.VADDPS(t.two, w, p)
 	c.VDIVPS(p, w, x)
-	c.VPORD(s, x, x)
+	c.VORPS(s, x, x)
 }
 
-type tanhConsts struct{ sign, two, top reg.VecVirtual }
+type tanhConsts struct{ sign, rest, two, top operand.Op }
 
-func newTanh() *tanhConsts {
-	return &tanhConsts{splat("sign", 1<<31), splatF("two", 2), splatF("tanhtop", 40)}
+func newTanh(v isa) *tanhConsts {
+	return &tanhConsts{v.bits("sign", 1<<31), v.bits("abs", 1<<31-1), v.num("two", 2), v.num("tanhtop", 40)}
 }
 
 // vecKernel is a kernel y = f(x, z), element by element.
@@ -144,71 +285,68 @@ type vecKernel struct {
 	setup func(a reg.GPVirtual) func(x, z reg.VecVirtual)
 }
 
-var vecKernels = []vecKernel{
-	{"vecAddAVX512", "y = x + z", true, func(reg.GPVirtual) func(x, z reg.VecVirtual) {
-		return func(x, z reg.VecVirtual) { c.VADDPS(z, x, x) }
-	}},
-	{"vecMulAVX512", "y = x·z", true, func(reg.GPVirtual) func(x, z reg.VecVirtual) {
-		return func(x, z reg.VecVirtual) { c.VMULPS(z, x, x) }
-	}},
-	{"vecAddScalarAVX512", "y = x + c", false, func(a reg.GPVirtual) func(x, z reg.VecVirtual) {
-		k := arg(a, vaC)
-		return func(x, _ reg.VecVirtual) { c.VADDPS(k, x, x) }
-	}},
-	{"vecScaleAVX512", "y = x·c", false, func(a reg.GPVirtual) func(x, z reg.VecVirtual) {
-		k := arg(a, vaC)
-		return func(x, _ reg.VecVirtual) { c.VMULPS(k, x, x) }
-	}},
-	{"vecScaleMulAVX512", "y = x·c·z, the first product first", true, func(a reg.GPVirtual) func(x, z reg.VecVirtual) {
-		k := arg(a, vaC)
-		return func(x, z reg.VecVirtual) { c.VMULPS(k, x, x); c.VMULPS(z, x, x) }
-	}},
-	{"vecSoftcapAVX512", "y = c·tanh(x·d)", false, func(a reg.GPVirtual) func(x, z reg.VecVirtual) {
-		k, d, e, t := arg(a, vaC), arg(a, vaD), newExponential(), newTanh()
-		return func(x, _ reg.VecVirtual) {
-			c.VMULPS(d, x, x)
-			e.tanh(x, t)
-			c.VMULPS(k, x, x)
-		}
-	}},
-	{"vecExpAVX512", "y = exp(x - c), 0 below -87.3", false, func(a reg.GPVirtual) func(x, z reg.VecVirtual) {
-		k, e := arg(a, vaC), newExponential()
-		least, ok := splatF("expleast", expLeast), c.K()
-		return func(x, _ reg.VecVirtual) {
-			c.VSUBPS(k, x, x)
-			c.VCMPPS(operand.U8(notLess), least, x, ok)
-			e.of(x, ok)
-		}
-	}},
-	{"vecSiLUAVX512", "y = x / (1 + exp(-x))", false, func(reg.GPVirtual) func(x, z reg.VecVirtual) {
-		l := newLogistic(-1)
-		return func(x, _ reg.VecVirtual) { l.gate(x, nil) }
-	}},
-	{"vecSiLUGateAVX512", "y = x / (1 + exp(-x)) · z", true, func(reg.GPVirtual) func(x, z reg.VecVirtual) {
-		l := newLogistic(-1)
-		return func(x, z reg.VecVirtual) { l.gate(x, nil); c.VMULPS(z, x, x) }
-	}},
-	{"vecGELUAVX512", "y = x / (1 + exp(-2·sqrt(2/π)·(x + 0.044715·x³)))", false, func(reg.GPVirtual) func(x, z reg.VecVirtual) {
-		l := newGELU()
-		return func(x, _ reg.VecVirtual) { l.gelu(x) }
-	}},
-	{"vecGELUGateAVX512", "y = x / (1 + exp(-2·sqrt(2/π)·(x + 0.044715·x³))) · z", true, func(reg.GPVirtual) func(x, z reg.VecVirtual) {
-		l := newGELU()
-		return func(x, z reg.VecVirtual) { l.gelu(x); c.VMULPS(z, x, x) }
-	}},
-	{"vecSwigluOAIAVX512", "y = g / (1 + exp(-1.702·g)) · (u + 1),  g = min(x, 7),  u = min(max(z, -7), 7)", true, func(reg.GPVirtual) func(x, z reg.VecVirtual) {
-		l := newLogistic(-1.702)
-		hi, lo := splatF("seven", 7), splatF("minusseven", -7)
-		return func(x, z reg.VecVirtual) {
-			// The second operand of MINPS and MAXPS passes NaN on.
-			c.VMINPS(x, hi, x)
-			c.VMAXPS(z, lo, z)
-			c.VMINPS(z, hi, z)
-			l.gate(x, nil)
-			c.VADDPS(l.e.one, z, z)
-			c.VMULPS(z, x, x)
-		}
-	}},
+func vecKernels(v isa) []vecKernel {
+	type body = func(x, z reg.VecVirtual)
+	return []vecKernel{
+		{"vecAdd", "y = x + z", true, func(reg.GPVirtual) body {
+			return func(x, z reg.VecVirtual) { c.VADDPS(z, x, x) }
+		}},
+		{"vecMul", "y = x·z", true, func(reg.GPVirtual) body {
+			return func(x, z reg.VecVirtual) { c.VMULPS(z, x, x) }
+		}},
+		{"vecAddScalar", "y = x + c", false, func(a reg.GPVirtual) body {
+			k := v.arg(a, vaC)
+			return func(x, _ reg.VecVirtual) { c.VADDPS(k, x, x) }
+		}},
+		{"vecScale", "y = x·c", false, func(a reg.GPVirtual) body {
+			k := v.arg(a, vaC)
+			return func(x, _ reg.VecVirtual) { c.VMULPS(k, x, x) }
+		}},
+		{"vecScaleMul", "y = x·c·z, the first product first", true, func(a reg.GPVirtual) body {
+			k := v.arg(a, vaC)
+			return func(x, z reg.VecVirtual) { c.VMULPS(k, x, x); c.VMULPS(z, x, x) }
+		}},
+		{"vecSoftcap", "y = c·tanh(x·d)", false, func(a reg.GPVirtual) body {
+			k, d, e, t := v.arg(a, vaC), v.arg(a, vaD), newExponential(v), newTanh(v)
+			return func(x, _ reg.VecVirtual) {
+				c.VMULPS(d, x, x)
+				e.tanh(x, t)
+				c.VMULPS(k, x, x)
+			}
+		}},
+		{"vecExp", "y = exp(x - c), 0 below -87.3", false, func(a reg.GPVirtual) body {
+			k, e := v.arg(a, vaC), newExponential(v)
+			return func(x, _ reg.VecVirtual) { c.VSUBPS(k, x, x); e.of(x) }
+		}},
+		{"vecSiLU", "y = x / (1 + exp(-x))", false, func(reg.GPVirtual) body {
+			l := newLogistic(v, -1)
+			return func(x, _ reg.VecVirtual) { l.gate(x, nil) }
+		}},
+		{"vecSiLUGate", "y = x / (1 + exp(-x)) · z", true, func(reg.GPVirtual) body {
+			l := newLogistic(v, -1)
+			return func(x, z reg.VecVirtual) { l.gate(x, nil); c.VMULPS(z, x, x) }
+		}},
+		{"vecGELU", "y = x / (1 + exp(-2·sqrt(2/π)·(x + 0.044715·x³)))", false, func(reg.GPVirtual) body {
+			l := newGELU(v)
+			return func(x, _ reg.VecVirtual) { l.gelu(x) }
+		}},
+		{"vecGELUGate", "y = x / (1 + exp(-2·sqrt(2/π)·(x + 0.044715·x³))) · z", true, func(reg.GPVirtual) body {
+			l := newGELU(v)
+			return func(x, z reg.VecVirtual) { l.gelu(x); c.VMULPS(z, x, x) }
+		}},
+		{"vecSwigluOAI", "y = g / (1 + exp(-1.702·g)) · (u + 1),  g = min(x, 7),  u = min(max(z, -7), 7)", true, func(reg.GPVirtual) body {
+			l := newLogistic(v, -1.702)
+			hi, lo := v.num("seven", 7), v.num("minusseven", -7)
+			return func(x, z reg.VecVirtual) {
+				v.min(hi, x, x)
+				v.max(lo, z, z)
+				v.min(hi, z, z)
+				l.gate(x, nil)
+				c.VADDPS(l.e.one, z, z)
+				c.VMULPS(z, x, x)
+			}
+		}},
+	}
 }
 
 // expLeast is the least x whose exp is a normal number; notLess the predicate
@@ -218,136 +356,129 @@ const (
 	notLess  = 5
 )
 
-// arg returns a float argument in every lane.
-func arg(a reg.GPVirtual, off int) reg.VecVirtual {
-	z := c.ZMM()
-	c.VBROADCASTSS(at(a, off), z)
-	return z
-}
-
 // logistic computes x / (1 + exp(slope·x)).
 type logistic struct {
 	e          *exponential
-	slope, top reg.VecVirtual
-	least      reg.VecVirtual
-	ok         reg.Register
-	cube, root reg.VecVirtual
+	slope, top operand.Op
+	cube       operand.Op
 }
 
-func newLogistic(slope float64) *logistic {
+func newLogistic(v isa, slope float64) *logistic {
 	// Beyond top exp is +Inf, as it must be; +Inf itself would give NaN.
-	return &logistic{e: newExponential(), slope: splatF("slope"+fmt.Sprint(int(-slope*1000)), slope), top: splatF("exptop", 100),
-		least: splatF("expleast", expLeast), ok: c.K()}
+	return &logistic{e: newExponential(v), slope: v.num("slope"+fmt.Sprint(int(-slope*1000)), slope), top: v.num("exptop", 100)}
 }
 
-func newGELU() *logistic {
-	l := newLogistic(-2 * math.Sqrt2 / math.SqrtPi)
-	l.cube = splatF("cube", 0.044715)
+func newGELU(v isa) *logistic {
+	l := newLogistic(v, -2*math.Sqrt2/math.SqrtPi)
+	l.cube = v.num("cube", 0.044715)
 	return l
 }
 
 // gate replaces x by x / (1 + exp(slope·u)), u = x unless given.
 func (l *logistic) gate(x, u reg.VecVirtual) {
-	t := c.ZMM()
+	t := l.e.reg()
 	if u == nil {
 		u = x
 	}
 	c.VMULPS(l.slope, u, t)
-	c.VMINPS(t, l.top, t)
-	c.VCMPPS(operand.U8(notLess), l.least, t, l.ok)
-	l.e.of(t, l.ok)
+	l.e.min(l.top, t, t)
+	l.e.of(t)
 	c.VADDPS(l.e.one, t, t)
 	c.VDIVPS(t, x, x)
 }
 
 // gelu: x³ may overflow, to an infinity of the right sign.
 func (l *logistic) gelu(x reg.VecVirtual) {
-	u, v := c.ZMM(), c.ZMM()
+	u, w := l.e.reg(), l.e.reg()
 	c.VMULPS(x, x, u)
-	c.VMULPS(l.cube, x, v)
-	c.VFMADD213PS(x, v, u) // u = v·u + x
+	c.VMULPS(l.cube, x, w)
+	c.VFMADD213PS(x, w, u) // u = w·u + x
 	l.gate(x, u)
 }
 
-func vecMap(k vecKernel) {
-	a, get := begin(k.name, "vecArgs", "computes "+k.doc+" for n > 0 numbers.", "", "\tfor i := range n { y[i] = f(x[i], z[i]) }")
+func (v isa) vecMap(k vecKernel) {
+	a, get := begin(k.name+v.name, "vecArgs", "computes "+k.doc+" for n > 0 numbers.", "", "\tfor i := range n { y[i] = f(x[i], z[i]) }")
 	xp, yp, n := get(vaX), get(vaY), get(vaN)
 	var zp reg.GPVirtual
 	if k.two {
 		zp = get(vaZ)
 	}
 	f := k.setup(a)
-	x, z := c.ZMM(), c.ZMM()
-	c.SUBQ(operand.U8(16), n)
+	x, z := v.reg(), v.reg()
+	c.SUBQ(operand.U8(v.lanes), n)
 	c.JL(operand.LabelRef("tail"))
 	c.Label("step")
 	c.VMOVUPS(at(xp, 0), x)
 	if k.two {
 		c.VMOVUPS(at(zp, 0), z)
-		c.ADDQ(operand.U8(64), zp)
+		c.ADDQ(operand.U8(v.bytes()), zp)
 	}
 	f(x, z)
 	c.VMOVUPS(x, at(yp, 0))
-	c.ADDQ(operand.U8(64), xp)
-	c.ADDQ(operand.U8(64), yp)
-	c.SUBQ(operand.U8(16), n)
+	c.ADDQ(operand.U8(v.bytes()), xp)
+	c.ADDQ(operand.U8(v.bytes()), yp)
+	c.SUBQ(operand.U8(v.lanes), n)
 	c.JGE(operand.LabelRef("step"))
 	c.Label("tail")
-	c.ADDQ(operand.U8(16), n)
+	c.ADDQ(operand.U8(v.lanes), n)
 	c.JZ(operand.LabelRef("done"))
-	m := tailMask(n)
-	c.VMOVUPS_Z(at(xp, 0), m, x)
+	m := v.tail(n)
+	v.loadTail(at(xp, 0), m, x)
 	if k.two {
-		c.VMOVUPS_Z(at(zp, 0), m, z)
+		v.loadTail(at(zp, 0), m, z)
 	}
 	f(x, z)
-	c.VMOVUPS(x, m, at(yp, 0))
+	v.storeTail(x, m, at(yp, 0))
 	c.Label("done")
 	end()
 }
 
 // sumSquares adds in float64.
-func sumSquares() {
-	a, get := begin("vecSumSquaresAVX512", "vecArgs", "computes the sum of squares of n > 0 numbers in float64 and stores it at y.", "",
-		"\tfor i := range n { lane[i mod 32] += x[i]² }, then the sum of the lanes")
-	_ = a
+func (v isa) sumSquares() {
+	_, get := begin("vecSumSquares"+v.name, "vecArgs", "computes the sum of squares of n > 0 numbers in float64 and stores it at y.", "",
+		"\tfor i := range n { lane[i mod "+fmt.Sprint(2*v.lanes)+"] += x[i]² }, then the sum of the lanes")
 	xp, yp, n := get(vaX), get(vaY), get(vaN)
 	var acc [4]reg.VecVirtual
 	for i := range acc {
-		acc[i] = c.ZMM()
-		zero(acc[i])
+		acc[i] = v.reg()
+		v.zero(acc[i])
 	}
-	lo, hi, h := c.ZMM(), c.ZMM(), c.ZMM()
-	c.SUBQ(operand.U8(32), n)
+	lo, hi, h := v.reg(), v.reg(), v.reg()
+	half := v.bytes() / 2
+	add := func(i, disp int) {
+		c.VCVTPS2PD(at(xp, disp), lo)
+		c.VCVTPS2PD(at(xp, disp+half), hi)
+		c.VFMADD231PD(lo, lo, acc[i])
+		c.VFMADD231PD(hi, hi, acc[i+1])
+	}
+	c.SUBQ(operand.U8(2*v.lanes), n)
 	c.JL(operand.LabelRef("tail"))
 	c.Label("step")
-	for i := range 2 {
-		c.VCVTPS2PD(at(xp, 64*i), lo)
-		c.VCVTPS2PD(at(xp, 64*i+32), hi)
-		c.VFMADD231PD(lo, lo, acc[2*i])
-		c.VFMADD231PD(hi, hi, acc[2*i+1])
-	}
-	c.ADDQ(operand.I32(128), xp)
-	c.SUBQ(operand.U8(32), n)
+	add(0, 0)
+	add(2, v.bytes())
+	c.ADDQ(operand.I32(2*v.bytes()), xp)
+	c.SUBQ(operand.U8(2*v.lanes), n)
 	c.JGE(operand.LabelRef("step"))
 	c.Label("tail")
-	c.ADDQ(operand.U8(32), n)
+	c.ADDQ(operand.U8(2*v.lanes), n)
 	c.JZ(operand.LabelRef("sum"))
-	c.CMPQ(n, operand.U8(16))
+	c.CMPQ(n, operand.U8(v.lanes))
 	c.JL(operand.LabelRef("rest"))
-	c.VCVTPS2PD(at(xp, 0), lo)
-	c.VCVTPS2PD(at(xp, 32), hi)
-	c.VFMADD231PD(lo, lo, acc[0])
-	c.VFMADD231PD(hi, hi, acc[1])
-	c.ADDQ(operand.U8(64), xp)
-	c.SUBQ(operand.U8(16), n)
+	add(0, 0)
+	c.ADDQ(operand.U8(v.bytes()), xp)
+	c.SUBQ(operand.U8(v.lanes), n)
 	c.JZ(operand.LabelRef("sum"))
 	c.Label("rest")
-	m := tailMask(n)
-	c.VMOVUPS_Z(at(xp, 0), m, h)
-	c.VCVTPS2PD(h.AsY(), lo)
-	c.VEXTRACTF64X4(operand.U8(1), h, h.AsY())
-	c.VCVTPS2PD(h.AsY(), hi)
+	v.loadTail(at(xp, 0), v.tail(n), h)
+	if v.wide() {
+		c.VCVTPS2PD(h.AsY(), lo)
+		c.VEXTRACTF64X4(operand.U8(1), h, h.AsY())
+		c.VCVTPS2PD(h.AsY(), hi)
+	} else {
+		c.VCVTPS2PD(h.AsX(), lo)
+		c.VEXTRACTF128(operand.U8(1), h, h.AsX())
+		c.VCVTPS2PD(h.AsX(), hi)
+	}
 	c.VFMADD231PD(lo, lo, acc[2])
 	c.VFMADD231PD(hi, hi, acc[3])
 	c.Label("sum")
@@ -355,9 +486,13 @@ func sumSquares() {
 	c.VADDPD(acc[3], acc[2], acc[2])
 	c.VADDPD(acc[2], acc[0], acc[0])
 	s, t := acc[0], acc[1]
-	c.VEXTRACTF64X4(operand.U8(1), s, t.AsY())
-	c.VADDPD(t.AsY(), s.AsY(), s.AsY())
-	c.VEXTRACTF64X2(operand.U8(1), s.AsY(), t.AsX())
+	if v.wide() {
+		c.VEXTRACTF64X4(operand.U8(1), s, t.AsY())
+		c.VADDPD(t.AsY(), s.AsY(), s.AsY())
+		c.VEXTRACTF64X2(operand.U8(1), s.AsY(), t.AsX())
+	} else {
+		c.VEXTRACTF128(operand.U8(1), s, t.AsX())
+	}
 	c.VADDPD(t.AsX(), s.AsX(), s.AsX())
 	c.VPERMILPD(operand.U8(1), s.AsX(), t.AsX())
 	c.VADDSD(t.AsX(), s.AsX(), s.AsX())
@@ -366,10 +501,14 @@ func sumSquares() {
 }
 
 // foldMax leaves the largest lane of z in all lanes.
-func foldMax(z, t reg.VecVirtual) {
-	c.VEXTRACTF64X4(operand.U8(1), z, t.AsY())
-	c.VMAXPS(t.AsY(), z.AsY(), z.AsY())
-	c.VEXTRACTF32X4(operand.U8(1), z.AsY(), t.AsX())
+func (v isa) foldMax(z, t reg.VecVirtual) {
+	if v.wide() {
+		c.VEXTRACTF64X4(operand.U8(1), z, t.AsY())
+		c.VMAXPS(t.AsY(), z.AsY(), z.AsY())
+		c.VEXTRACTF32X4(operand.U8(1), z.AsY(), t.AsX())
+	} else {
+		c.VEXTRACTF128(operand.U8(1), z, t.AsX())
+	}
 	c.VMAXPS(t.AsX(), z.AsX(), z.AsX())
 	c.VPERMILPS(operand.U8(0x4e), z.AsX(), t.AsX())
 	c.VMAXPS(t.AsX(), z.AsX(), z.AsX())
@@ -380,47 +519,109 @@ func foldMax(z, t reg.VecVirtual) {
 
 // vecMax finds the largest number. NaN is skipped: MAXPS returns its second
 // operand when one is NaN, and that is the largest so far.
-func vecMax() {
-	_, get := begin("vecMaxAVX512", "vecArgs", "stores the largest of n > 0 numbers at y, -Inf if all are NaN.", "",
+func (v isa) vecMax() {
+	_, get := begin("vecMax"+v.name, "vecArgs", "stores the largest of n > 0 numbers at y, -Inf if all are NaN.", "",
 		"\tm := -Inf; for i := range n { if x[i] > m { m = x[i] } }")
 	xp, yp, n := get(vaX), get(vaY), get(vaN)
 	var acc [4]reg.VecVirtual
 	for i := range acc {
-		acc[i] = splatF("minusinf", math.Inf(-1))
+		acc[i] = v.reg()
+		c.VMOVUPS(v.num("minusinf", math.Inf(-1)), acc[i])
 	}
-	x := c.ZMM()
-	c.SUBQ(operand.U8(64), n)
+	x := v.reg()
+	c.SUBQ(operand.U8(4*v.lanes), n)
 	c.JL(operand.LabelRef("few"))
 	c.Label("step")
 	for i := range acc {
-		c.VMOVUPS(at(xp, 64*i), x)
+		c.VMOVUPS(at(xp, v.bytes()*i), x)
 		c.VMAXPS(acc[i], x, acc[i])
 	}
-	c.ADDQ(operand.I32(256), xp)
-	c.SUBQ(operand.U8(64), n)
+	c.ADDQ(operand.I32(4*v.bytes()), xp)
+	c.SUBQ(operand.U8(4*v.lanes), n)
 	c.JGE(operand.LabelRef("step"))
 	c.Label("few")
-	c.ADDQ(operand.U8(64), n)
+	c.ADDQ(operand.U8(4*v.lanes), n)
 	c.Label("one")
-	c.SUBQ(operand.U8(16), n)
+	c.SUBQ(operand.U8(v.lanes), n)
 	c.JL(operand.LabelRef("tail"))
 	c.VMOVUPS(at(xp, 0), x)
 	c.VMAXPS(acc[0], x, acc[0])
-	c.ADDQ(operand.U8(64), xp)
+	c.ADDQ(operand.U8(v.bytes()), xp)
 	c.JMP(operand.LabelRef("one"))
 	c.Label("tail")
-	c.ADDQ(operand.U8(16), n)
+	c.ADDQ(operand.U8(v.lanes), n)
 	c.JZ(operand.LabelRef("fold"))
-	m := tailMask(n)
-	c.VMOVAPS(acc[1], x)
-	c.VMOVUPS(at(xp, 0), m, x)
+	m := v.tail(n)
+	if v.wide() {
+		c.VMOVAPS(acc[1], x)
+		c.VMOVUPS(at(xp, 0), m, x)
+	} else {
+		v.loadTail(at(xp, 0), m, x)
+		c.VBLENDVPS(m, x, acc[1], x)
+	}
 	c.VMAXPS(acc[1], x, acc[1])
 	c.Label("fold")
 	c.VMAXPS(acc[1], acc[0], acc[0])
 	c.VMAXPS(acc[3], acc[2], acc[2])
 	c.VMAXPS(acc[2], acc[0], acc[0])
-	foldMax(acc[0], x)
+	v.foldMax(acc[0], x)
 	c.VMOVSS(acc[0].AsX(), at(yp, 0))
+	end()
+}
+
+// vecLargest finds the largest magnitude. As integers, magnitudes order like
+// the floats, then infinity, and NaN last.
+func (v isa) vecLargest() {
+	_, get := begin("vecLargest"+v.name, "vecArgs", "stores the bits of the largest magnitude of n > 0 numbers at y, NaN being above infinity.", "",
+		"\tm := 0; for i := range n { m = max(m, bits(x[i]) &^ (1<<31)) }")
+	xp, yp, n := get(vaX), get(vaY), get(vaN)
+	acc := []reg.VecVirtual{v.reg(), v.reg()}
+	v.zero(acc[0])
+	v.zero(acc[1])
+	x, abs := v.reg(), v.inReg(v.bits("abs", 1<<31-1))
+	add := func(i int) {
+		c.VANDPS(abs, x, x)
+		c.VPMAXUD(x, acc[i], acc[i])
+	}
+	c.SUBQ(operand.U8(2*v.lanes), n)
+	c.JL(operand.LabelRef("few"))
+	c.Label("step")
+	for i := range acc {
+		c.VMOVUPS(at(xp, v.bytes()*i), x)
+		add(i)
+	}
+	c.ADDQ(operand.I32(2*v.bytes()), xp)
+	c.SUBQ(operand.U8(2*v.lanes), n)
+	c.JGE(operand.LabelRef("step"))
+	c.Label("few")
+	c.ADDQ(operand.U8(2*v.lanes), n)
+	c.SUBQ(operand.U8(v.lanes), n)
+	c.JL(operand.LabelRef("tail"))
+	c.VMOVUPS(at(xp, 0), x)
+	add(0)
+	c.ADDQ(operand.U8(v.bytes()), xp)
+	c.SUBQ(operand.U8(v.lanes), n)
+	c.Label("tail")
+	c.ADDQ(operand.U8(v.lanes), n)
+	c.JZ(operand.LabelRef("fold"))
+	v.loadTail(at(xp, 0), v.tail(n), x)
+	add(1)
+	c.Label("fold")
+	m, t := acc[0], x
+	c.VPMAXUD(acc[1], m, m)
+	if v.wide() {
+		c.VEXTRACTI64X4(operand.U8(1), m, t.AsY())
+		c.VPMAXUD(t.AsY(), m.AsY(), m.AsY())
+		c.VEXTRACTI32X4(operand.U8(1), m.AsY(), t.AsX())
+	} else {
+		c.VEXTRACTI128(operand.U8(1), m, t.AsX())
+	}
+	c.VPMAXUD(t.AsX(), m.AsX(), m.AsX())
+	c.VPSHUFD(operand.U8(0x4e), m.AsX(), t.AsX())
+	c.VPMAXUD(t.AsX(), m.AsX(), m.AsX())
+	c.VPSHUFD(operand.U8(0xb1), m.AsX(), t.AsX())
+	c.VPMAXUD(t.AsX(), m.AsX(), m.AsX())
+	c.VMOVSS(m.AsX(), at(yp, 0))
 	end()
 }
 
@@ -428,7 +629,7 @@ func vecMax() {
 func vecFind() {
 	a, get := begin("vecFindAVX512", "vecArgs", "stores as int64 at y the first i < n with x[i] = c, n if there is none.")
 	xp, yp, n := get(vaX), get(vaY), get(vaN)
-	k := arg(a, vaC)
+	k := wide.arg(a, vaC)
 	i, bits := c.GP64(), c.GP32()
 	hit := c.K()
 	c.XORQ(i, i)
@@ -462,44 +663,62 @@ func vecFind() {
 }
 
 // ropeHalf turns pairs (i, i+pairs) of each head.
-func ropeHalf() {
-	a, get := begin("ropeHalfAVX512", "ropeArgs", "turns the pairs i, i+pairs of each head; y may be x.", "",
+func (v isa) ropeHalf() {
+	a, get := begin("ropeHalf"+v.name, "ropeArgs", "turns the pairs i, i+pairs of each head; y may be x.", "",
 		"\tfor each head { for i := range pairs {",
 		"\t\ty[i], y[i+pairs] = x[i]·cos[i] - x[i+pairs]·sin[i], x[i]·sin[i] + x[i+pairs]·cos[i] } }")
-	heads := get(raHeads)
-	xp, yp := get(raX), get(raY)
-	cos, sin := get(raCos), get(raSin)
-	c.Label("head")
-	n, i, j := c.GP64(), c.GP64(), c.GP64()
-	c.MOVQ(at(a, raPairs), n)
-	c.XORQ(i, i)
-	c.MOVQ(n, j)
-	m := c.K()
-	c.KXNORW(m, m, m)
-	c.Label("step")
-	c.CMPQ(n, operand.U8(16))
-	c.JGE(operand.LabelRef("whole"))
-	ones := c.GP32()
-	c.MOVL(operand.U32(0xffff), ones)
-	c.BZHIL(n.As32(), ones, ones)
-	c.KMOVW(ones, m)
-	c.Label("whole")
+	i, j := c.GP64(), c.GP64()
 	mem := func(p, i reg.GPVirtual) operand.Mem { return operand.Mem{Base: p, Index: i, Scale: 4} }
-	x, z, k, s, u, v := c.ZMM(), c.ZMM(), c.ZMM(), c.ZMM(), c.ZMM(), c.ZMM()
-	c.VMOVUPS_Z(mem(xp, i), m, x)
-	c.VMOVUPS_Z(mem(xp, j), m, z)
-	c.VMOVUPS_Z(mem(cos, i), m, k)
-	c.VMOVUPS_Z(mem(sin, i), m, s)
-	c.VMULPS(z, s, u)
-	c.VMULPS(z, k, v)
-	c.VFMSUB231PS(x, k, u) // x·k - z·s
-	c.VFMADD231PS(x, s, v)
-	c.VMOVUPS(u, m, mem(yp, i))
-	c.VMOVUPS(v, m, mem(yp, j))
-	c.ADDQ(operand.U8(16), i)
-	c.ADDQ(operand.U8(16), j)
-	c.SUBQ(operand.U8(16), n)
-	c.JG(operand.LabelRef("step"))
+	xp, yp, cos, sin := get(raX), get(raY), get(raCos), get(raSin)
+	x, z, k, s, u, w := v.reg(), v.reg(), v.reg(), v.reg(), v.reg(), v.reg()
+	turn := func() {
+		c.VMULPS(z, s, u)
+		c.VMULPS(z, k, w)
+		c.VFMSUB231PS(x, k, u) // x·k - z·s
+		c.VFMADD231PS(x, s, w)
+	}
+	v.ropeLoop(a, get(raHeads), xp, yp, func(n reg.GPVirtual) {
+		c.MOVQ(at(a, raPairs), n)
+		c.XORQ(i, i)
+		c.MOVQ(n, j)
+	}, func() {
+		c.VMOVUPS(mem(xp, i), x)
+		c.VMOVUPS(mem(xp, j), z)
+		c.VMOVUPS(mem(cos, i), k)
+		c.VMOVUPS(mem(sin, i), s)
+		turn()
+		c.VMOVUPS(u, mem(yp, i))
+		c.VMOVUPS(w, mem(yp, j))
+		c.ADDQ(operand.U8(v.lanes), i)
+		c.ADDQ(operand.U8(v.lanes), j)
+	}, func(m reg.Register) {
+		v.loadTail(mem(xp, i), m, x)
+		v.loadTail(mem(xp, j), m, z)
+		v.loadTail(mem(cos, i), m, k)
+		v.loadTail(mem(sin, i), m, s)
+		turn()
+		v.storeTail(u, m, mem(yp, i))
+		v.storeTail(w, m, mem(yp, j))
+	})
+}
+
+// ropeLoop goes over heads and, in each, over the n numbers that start sets:
+// whole registers, then the rest under a mask.
+func (v isa) ropeLoop(a, heads, xp, yp reg.GPVirtual, start func(n reg.GPVirtual), step func(), rest func(m reg.Register)) {
+	n := c.GP64()
+	c.Label("head")
+	start(n)
+	c.SUBQ(operand.U8(v.lanes), n)
+	c.JL(operand.LabelRef("tail"))
+	c.Label("step")
+	step()
+	c.SUBQ(operand.U8(v.lanes), n)
+	c.JGE(operand.LabelRef("step"))
+	c.Label("tail")
+	c.ADDQ(operand.U8(v.lanes), n)
+	c.JZ(operand.LabelRef("next"))
+	rest(v.tail(n))
+	c.Label("next")
 	c.ADDQ(at(a, raStride), xp)
 	c.ADDQ(at(a, raStride), yp)
 	c.DECQ(heads)
@@ -508,45 +727,37 @@ func ropeHalf() {
 }
 
 // ropeAdjacent turns pairs (2i, 2i+1) of each head.
-func ropeAdjacent() {
-	a, get := begin("ropeAdjacentAVX512", "ropeArgs", "turns the pairs 2i, 2i+1 of each head; cos and sin hold each number twice; y may be x.", "",
+func (v isa) ropeAdjacent() {
+	a, get := begin("ropeAdjacent"+v.name, "ropeArgs", "turns the pairs 2i, 2i+1 of each head; cos and sin hold each number twice; y may be x.", "",
 		"\tfor each head { for i := range pairs {",
 		"\t\ty[2i], y[2i+1] = x[2i]·cos[2i] - x[2i+1]·sin[2i], x[2i]·sin[2i] + x[2i+1]·cos[2i] } }")
-	heads := get(raHeads)
-	xp, yp := get(raX), get(raY)
-	cos, sin := get(raCos), get(raSin)
-	c.Label("head")
-	n, i := c.GP64(), c.GP64()
-	c.MOVQ(at(a, raPairs), n)
-	c.ADDQ(n, n)
-	c.XORQ(i, i)
-	m := c.K()
-	c.KXNORW(m, m, m)
-	c.Label("step")
-	c.CMPQ(n, operand.U8(16))
-	c.JGE(operand.LabelRef("whole"))
-	ones := c.GP32()
-	c.MOVL(operand.U32(0xffff), ones)
-	c.BZHIL(n.As32(), ones, ones)
-	c.KMOVW(ones, m)
-	c.Label("whole")
+	i := c.GP64()
 	mem := func(p reg.GPVirtual) operand.Mem { return operand.Mem{Base: p, Index: i, Scale: 4} }
-	x, k, s, u := c.ZMM(), c.ZMM(), c.ZMM(), c.ZMM()
-	c.VMOVUPS_Z(mem(xp), m, x)
-	c.VMOVUPS_Z(mem(cos), m, k)
-	c.VMOVUPS_Z(mem(sin), m, s)
-	c.VPERMILPS(operand.U8(0xb1), x, u)
-	c.VMULPS(s, u, u)
-	c.VFMADDSUB231PS(x, k, u) // even lanes x·k - u, odd lanes x·k + u
-	c.VMOVUPS(u, m, mem(yp))
-	c.ADDQ(operand.U8(16), i)
-	c.SUBQ(operand.U8(16), n)
-	c.JG(operand.LabelRef("step"))
-	c.ADDQ(at(a, raStride), xp)
-	c.ADDQ(at(a, raStride), yp)
-	c.DECQ(heads)
-	c.JNZ(operand.LabelRef("head"))
-	end()
+	xp, yp, cos, sin := get(raX), get(raY), get(raCos), get(raSin)
+	x, k, s, u := v.reg(), v.reg(), v.reg(), v.reg()
+	turn := func() {
+		c.VPERMILPS(operand.U8(0xb1), x, u)
+		c.VMULPS(s, u, u)
+		c.VFMADDSUB231PS(x, k, u) // even lanes x·k - u, odd lanes x·k + u
+	}
+	v.ropeLoop(a, get(raHeads), xp, yp, func(n reg.GPVirtual) {
+		c.MOVQ(at(a, raPairs), n)
+		c.ADDQ(n, n)
+		c.XORQ(i, i)
+	}, func() {
+		c.VMOVUPS(mem(xp), x)
+		c.VMOVUPS(mem(cos), k)
+		c.VMOVUPS(mem(sin), s)
+		turn()
+		c.VMOVUPS(u, mem(yp))
+		c.ADDQ(operand.U8(v.lanes), i)
+	}, func(m reg.Register) {
+		v.loadTail(mem(xp), m, x)
+		v.loadTail(mem(cos), m, k)
+		v.loadTail(mem(sin), m, s)
+		turn()
+		v.storeTail(u, m, mem(yp))
+	})
 }
 
 // halfFloats converts 16 numbers to f16: ties to even, finite numbers beyond
