@@ -158,7 +158,7 @@ func stepQ8_0() *stepper {
 	var flip reg.VecVirtual
 	var upper reg.Register
 	s := &stepper{
-		name: "Q8_0", wBytes: 68, xBytes: 192, prefetch: 16384,
+		name: "Q8_0", wBytes: 68, xBytes: 192, prefetch: 8192,
 		doc: "\t\t(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 4 elements",
 	}
 	s.setup = func() {
