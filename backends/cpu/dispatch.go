@@ -20,6 +20,7 @@ type lowered struct {
 	scratch func(c *graph.Call) int // bytes per worker at the plan's largest sizes
 	// exclusive calls use memory of the program and never run side by side.
 	exclusive bool
+	plain     bool     // the plain-Go kernel of the operation
 	store     *storage // of the program
 	// cost returns the nanoseconds a unit takes, about: how finely the work is
 	// divided depends on it, never a result.
@@ -70,7 +71,7 @@ func lower(c *graph.Call, store *storage) (lowered, error) {
 		if op.Kernel == nil {
 			return l, fmt.Errorf("cpu: operation %s has no kernel", op.Name)
 		}
-		l.run = func(c *graph.Call, lo, hi int, _ []byte) { op.Kernel(c, lo, hi) }
+		l.run, l.plain = func(c *graph.Call, lo, hi int, _ []byte) { op.Kernel(c, lo, hi) }, true
 	}
 	return l, nil
 }

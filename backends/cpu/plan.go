@@ -20,6 +20,7 @@ type instr struct {
 	in         []region
 	layerStart bool
 	exclusive  bool // see lowered
+	plain      bool
 
 	// Set by plan.bind for the sizes of the step.
 	units, grain int

@@ -22,6 +22,9 @@ type program struct {
 	mem   backends.Memory
 	store *storage
 	team  *team
+	rec   *recorder // nil: nothing is recorded
+	// recorded is the last recorder, kept for when recording goes on.
+	recorded *recorder
 
 	inputs []*graph.Value
 	fed    []*graph.Tensor
@@ -38,6 +41,10 @@ type program struct {
 func (p *program) Run(ctx context.Context, feeds []backends.Feed) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	begin := int64(0)
+	if p.rec != nil {
+		begin = p.rec.Now()
 	}
 	if err := backends.BindFeeds(p.inputs, feeds, p.max, p.dims, p.fed); err != nil {
 		return err
@@ -61,7 +68,13 @@ func (p *program) Run(ctx context.Context, feeds []backends.Feed) error {
 	p.stop.Store(false)
 	p.failed.Store(nil)
 	p.at = -1
+	if p.rec != nil {
+		p.rec.begin(p, begin)
+	}
 	p.team.run()
+	if p.rec != nil {
+		p.rec.End = p.rec.Now()
+	}
 	p.ctx = nil
 	if err := p.failed.Load(); err != nil {
 		p.store.attention.Reset()
@@ -87,7 +100,7 @@ func (p *program) next(w int, counts []int) bool {
 		return false
 	}
 	for _, i := range st.serial {
-		if in := &pl.instrs[i]; !p.exec(in, 0, in.units, w) {
+		if !p.exec(int(i), 0, pl.instrs[i].units, w) {
 			return false
 		}
 	}
@@ -107,23 +120,30 @@ func (p *program) chunk(w, rng, i int) {
 		runtime.Gosched()
 	}
 	if !p.lost() {
-		p.exec(&p.last.instrs[c.instr], int(c.lo), int(c.hi), w)
+		p.exec(int(c.instr), int(c.lo), int(c.hi), w)
 	}
 }
 
 // lost reports whether the result of the step is of no use any more.
 func (p *program) lost() bool { return p.stop.Load() || p.failed.Load() != nil }
 
-// exec computes units of an instruction. A panic in the kernel (a fault in the
+// exec computes units of instruction i. A panic in the kernel (a fault in the
 // mapped file, say) becomes the error of the step.
-func (p *program) exec(in *instr, lo, hi, w int) (ok bool) {
+func (p *program) exec(i, lo, hi, w int) (ok bool) {
+	in := &p.last.instrs[i]
 	defer func() {
 		if r := recover(); r != nil {
 			err := fmt.Errorf("cpu: %s %s %s: %v", in.call.Value, in.call.Value.Op.Name, in.call.Value.Label(), r)
 			p.failed.CompareAndSwap(nil, &err)
 		}
 	}()
+	if p.rec == nil {
+		in.run(&in.call, lo, hi, p.store.scratch[w])
+		return true
+	}
+	begin := p.rec.enter(i)
 	in.run(&in.call, lo, hi, p.store.scratch[w])
+	p.rec.leave(w, i, begin)
 	return true
 }
 
