@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"graphrun/backends"
 	"graphrun/graph"
@@ -73,6 +74,9 @@ func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (
 		}
 		scratch = max(scratch, need)
 		p.plans = append(p.plans, pl)
+	}
+	for _, t := range store.ropes {
+		t.input = slices.IndexFunc(p.inputs, func(v *graph.Value) bool { return v.Name == t.from })
 	}
 	for range threads {
 		store.scratch = append(store.scratch, alignedBytes(scratch))

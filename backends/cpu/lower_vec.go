@@ -172,10 +172,11 @@ func lowerSoftmax(l *lowered, c *graph.Call) error {
 }
 
 // ropeTable holds cos and sin of the tokens of a step for all rotations with
-// equal parameters: the first of them computes, for the tokens it turns, what
-// the others find. Rotations are exclusive, so a row is never used by two
-// workers at the same time.
+// equal parameters. It is filled before the workers begin.
 type ropeTable struct {
+	key      string
+	from     string    // the input with the positions
+	input    int       // its place among the program's inputs
 	freq     []float64 // radians per position, factors included
 	mscale   float64
 	copies   int     // of each number: 2 where adjacent numbers make a pair
@@ -183,27 +184,33 @@ type ropeTable struct {
 	cos, sin []float32
 }
 
-// ropeTable returns the table for the rotations of c.
+// ropeTable returns the table for the rotations of c, nil if positions or
+// factors are the result of a computation.
 func (s *storage) ropeTable(c *graph.Call) *ropeTable {
 	p := c.Param.(*ops.RopeParam)
 	freq := slices.Clone(p.Freq)
 	if len(c.In) == 3 {
+		if op := c.Value.Args[2].Op; op != graph.OpWeight && op != graph.OpConst {
+			return nil
+		}
 		for i, f := range c.In[2].F32[:len(freq)] {
 			freq[i] /= float64(f)
 		}
 	}
-	key := fmt.Sprint(p.Half, p.Mscale, freq)
-	t := s.ropes[key]
-	if t == nil {
-		t = &ropeTable{freq: freq, mscale: p.Mscale, copies: 2}
-		if p.Half {
-			t.copies = 1
-		}
-		if s.ropes == nil {
-			s.ropes = map[string]*ropeTable{}
-		}
-		s.ropes[key] = t
+	from := c.Value.Args[1]
+	if from.Op != graph.OpInput {
+		return nil
 	}
+	key := fmt.Sprint(from.Name, p.Half, p.Mscale, freq)
+	i := slices.IndexFunc(s.ropes, func(t *ropeTable) bool { return t.key == key })
+	if i < 0 {
+		i = len(s.ropes)
+		s.ropes = append(s.ropes, &ropeTable{key: key, from: from.Name, freq: freq, mscale: p.Mscale, copies: 2})
+		if p.Half {
+			s.ropes[i].copies = 1
+		}
+	}
+	t := s.ropes[i]
 	if rows := c.Out.Rows(); rows > len(t.pos) {
 		t.pos = make([]int32, rows)
 		for i := range t.pos {
@@ -216,29 +223,36 @@ func (s *storage) ropeTable(c *graph.Call) *ropeTable {
 
 func (t *ropeTable) width() int { return t.copies * len(t.freq) }
 
-// row returns cos and sin of token i at a position.
-func (t *ropeTable) row(i int, pos int32) (cos, sin []float32) {
+// row returns cos and sin of token i.
+func (t *ropeTable) row(i int) (cos, sin []float32) {
 	n := t.width()
-	cos, sin = t.cos[i*n:(i+1)*n], t.sin[i*n:(i+1)*n]
-	if t.pos[i] == pos {
-		return cos, sin
-	}
-	for j, f := range t.freq {
-		s, c := math.Sincos(float64(pos) * f)
-		for k := range t.copies {
-			cos[t.copies*j+k], sin[t.copies*j+k] = float32(c*t.mscale), float32(s*t.mscale)
+	return t.cos[i*n : (i+1)*n], t.sin[i*n : (i+1)*n]
+}
+
+// fill computes the rows of tokens that are not at the positions of the last
+// step.
+func (t *ropeTable) fill(pos []int32) {
+	for i, p := range pos {
+		if t.pos[i] == p {
+			continue
 		}
+		cos, sin := t.row(i)
+		for j, f := range t.freq {
+			s, c := math.Sincos(float64(p) * f)
+			for k := range t.copies {
+				cos[t.copies*j+k], sin[t.copies*j+k] = float32(c*t.mscale), float32(s*t.mscale)
+			}
+		}
+		t.pos[i] = p
 	}
-	t.pos[i] = pos
-	return cos, sin
 }
 
 func lowerRope(l *lowered, c *graph.Call) error {
-	if len(c.In) == 3 && c.In[2].F32 == nil {
-		return nil // factors that are known in the step only
-	}
 	p := c.Param.(*ops.RopeParam)
 	table := l.store.ropeTable(c)
+	if table == nil {
+		return nil
+	}
 	l.exclusive = true
 	turn := kern.RopeAdjacent
 	if p.Half {
@@ -246,7 +260,7 @@ func lowerRope(l *lowered, c *graph.Call) error {
 	}
 	l.rowwise(func(c *graph.Call, t int) {
 		x, y := c.In[0].Row(t), c.Out.Row(t)
-		cos, sin := table.row(t, c.In[1].I32[t])
+		cos, sin := table.row(t)
 		turn(y, x, cos, sin, p.K)
 		if p.Dims < p.K && &x[0] != &y[0] {
 			for o := 0; o < len(x); o += p.K {

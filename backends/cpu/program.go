@@ -63,6 +63,9 @@ func (p *program) Run(ctx context.Context, feeds []backends.Feed) error {
 	}
 	p.last = pl
 	pl.bind(p.dims, p.fed)
+	for _, t := range p.store.ropes {
+		t.fill(p.fed[t.input].I32)
+	}
 
 	p.ctx = ctx
 	p.stop.Store(false)

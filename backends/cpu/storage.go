@@ -21,7 +21,7 @@ type storage struct {
 	threads int
 	// attention is for attentions whose positions are divided among workers.
 	attention kern.AttnShared
-	ropes     map[string]*ropeTable // by parameters
+	ropes     []*ropeTable
 }
 
 // cache is the pool of pages of one cache value.

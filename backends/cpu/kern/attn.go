@@ -153,14 +153,16 @@ func (s span) rangeCost(r int) int {
 // tile returns the number of tokens from t on that can be done together: a run
 // of positions of one sequence, cut into the same ranges.
 func (a *Attention) tile(st *AttnStep, t int, s span) int {
+	most := min(a.tileTokens(), st.T-t, (s.hi+1)*s.size-s.last)
+	if seen := s.last - s.first + 1; a.Window == 0 || seen < a.Window {
+		most = min(most, (attnRanges-1)*s.size-seen+1) // ranges grow behind that
+	}
+	if a.Window > 0 { // first(t+n) is below the end of the first range
+		most = min(most, (s.lo+1)*s.size-(s.last-a.Window+1))
+	}
 	n := 1
-	for most := min(a.tileTokens(), st.T-t); n < most; n++ {
-		if st.Seq[t+n] != st.Seq[t] || st.Pos[t+n] != st.Pos[t]+int32(n) {
-			break
-		}
-		if next := a.spanOf(int(st.Pos[t+n])); next.size != s.size || next.lo != s.lo || next.hi != s.hi {
-			break
-		}
+	for n < most && st.Seq[t+n] == st.Seq[t] && st.Pos[t+n] == st.Pos[t]+int32(n) {
+		n++
 	}
 	return n
 }

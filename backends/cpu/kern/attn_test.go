@@ -408,3 +408,31 @@ func testAttentionAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestAttentionTiles compares the rule for tiles with its meaning: tokens of a
+// tile see positions in the same ranges.
+func TestAttentionTiles(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 9))
+	for range 20000 {
+		a := Attention{Type: graph.F16, H: 4, G: 1 << r.IntN(3), K: 16}
+		a.H *= a.G
+		if r.IntN(2) == 0 {
+			a.Window = 1 + r.IntN(3000)
+		}
+		st := &AttnStep{T: 12}
+		p := r.IntN(5000)
+		for i := range st.T {
+			st.Pos, st.Seq = append(st.Pos, int32(p+i)), append(st.Seq, 0)
+		}
+		s := a.spanOf(p)
+		n := a.tile(st, 0, s)
+		if n < 1 || n > 12 {
+			t.Fatalf("%+v at %d: a tile of %d tokens", a, p, n)
+		}
+		for i := range n {
+			if e := a.spanOf(p + i); e.size != s.size || e.lo != s.lo || e.hi != s.hi {
+				t.Fatalf("%+v: position %d has ranges %+v, position %d of the same tile %+v", a, p, s, p+i, e)
+			}
+		}
+	}
+}
