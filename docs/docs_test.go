@@ -100,6 +100,8 @@ func (s *shell) run(line string) (string, error) {
 		return s.exec(s.dir, s.graphrun, args[1:]...)
 	case line == "go test ./...":
 		return "", nil
+	case len(args) > 2 && args[0] == "go" && args[1] == "tool":
+		return s.exec(s.dir, "go", args[1:]...)
 	case len(args) > 2 && args[0] == "go" && args[1] == "run":
 		return s.exec(s.root, "go", args[1:]...)
 	}

@@ -138,7 +138,11 @@ func (c *Collector) Step(name string, tokens, position int) {
 		p.cells[i].calls++
 		p.cells[i].busy += c.most[i]
 	}
-	p.add("barrier", time.Duration(wait/n))
+	if n == 1 {
+		p.add("between operations", time.Duration(wait)) // nobody to wait for
+	} else {
+		p.add("barrier", time.Duration(wait/n))
+	}
 	p.add("waking workers", time.Duration(start/n))
 	p.add("binding inputs", time.Duration(t.Start-t.Begin))
 	if p.steps <= c.Events {

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -141,7 +142,8 @@ func (r *Report) WriteText(w io.Writer, layers bool) error {
 			rate = float64(p.Tokens) / (float64(p.NS) / 1e9)
 		}
 		fmt.Fprintf(w, "\n%s: %s in %s, %s, %.1f tok/s\n", p.Name, plural(p.Tokens, "token"), plural(p.Steps, "step"), ms(p.NS), rate)
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		var b bytes.Buffer
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(t, "operation\tcalls\tms/step\tshare\tGB/s\tof roof\tGMAC/s\tof roof\t")
 		for _, row := range p.Ops {
 			r.row(t, p, row)
@@ -160,8 +162,20 @@ func (r *Report) WriteText(w io.Writer, layers bool) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
+		if _, err := w.Write(trimLines(b.Bytes())); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// trimLines takes blanks from the ends of lines, which empty cells leave.
+func trimLines(text []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(text) {
+		out = append(append(out, bytes.TrimRight(line, " \n")...), '\n')
+	}
+	return out
 }
 
 func (r *Report) row(w io.Writer, p *Phase, row Row) {
