@@ -16,6 +16,8 @@ func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch
 		mulAVX2(y, ldy, w, x, ldx, T, lo, hi, scratch)
 	case !features.avx512:
 		mulGeneric(y, ldy, w, x, ldx, T, lo, hi)
+	case T < panelFrom(w.Type) && formats[w.Type].act != graph.F32:
+		mulQuantRows(y, ldy, w, x, ldx, T, lo, hi, scratch)
 	case T < panelFrom(w.Type):
 		mulRows(&gemvs[w.Type], y, ldy, w, x, ldx, T, lo, hi, scratch)
 	default:
@@ -54,7 +56,11 @@ func scratchBytes(w *Mat, T int) int {
 		return 0
 	}
 	need := 0
-	if from := panelFrom(w.Type); from > 1 {
+	switch from := panelFrom(w.Type); {
+	case from == 1:
+	case formats[w.Type].act != graph.F32:
+		need = rowScratch(w.Type, w.K, min(T, from-1))
+	default:
 		need = min(T, from-1) * (gemvs[w.Type].preparedBytes(w.Type, w.K) + rowPad)
 	}
 	if T >= panelFrom(w.Type) {

@@ -23,8 +23,19 @@ func equalBits(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// TestSameBitsPanels checks that results of panels are those of the plain code,
-// bit for bit, for any number of tokens and range of rows.
+// TestSameBits checks that results of quantized types do not depend on the
+// number of tokens, the range of rows or the instruction set: all are those of
+// the plain code.
+func TestSameBits(t *testing.T) {
+	atLevels(t, func(t *testing.T) {
+		if Level() == "avx2" {
+			t.Skip("sums in an order of its own")
+		}
+		testSameBits(t)
+	})
+}
+
+// TestSameBitsPanels uses panels for any number of tokens.
 func TestSameBitsPanels(t *testing.T) {
 	panelMin = 1
 	defer func() { panelMin = 0 }()
@@ -97,6 +108,26 @@ func extremes(w *Mat, r *rand.Rand) {
 		for _, f := range scaleFields[w.Type] {
 			v := special[r.IntN(len(special))]
 			p[f], p[f+1] = byte(v), byte(v>>8)
+		}
+	}
+}
+
+// TestLongChunk compares single tokens with a prompt of 512.
+func TestLongChunk(t *testing.T) {
+	const T = 512
+	for _, typ := range quantTypes() {
+		w := randomMat(t, typ, 48, 768, 3)
+		x, ldx := randomActs(t, typ, T, w.K, 4)
+		chunk, one := make([]float32, T*w.N), make([]float32, T*w.N)
+		scratch := make([]byte, ScratchBytes(w, T))
+		Mul(chunk, w.N, w, x, ldx, T, 0, w.N, scratch)
+		for i := range T {
+			Mul(one[i*w.N:], w.N, w, x[i*ldx:], ldx, 1, 0, w.N, scratch)
+		}
+		for i := range chunk {
+			if !equalBits(chunk[i], one[i]) {
+				t.Fatalf("%v: y[%d,%d] = %v in a chunk, %v alone", typ, i/w.N, i%w.N, chunk[i], one[i])
+			}
 		}
 	}
 }

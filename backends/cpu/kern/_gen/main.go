@@ -29,6 +29,7 @@ var groups = map[string]func(){
 	"gemm":    genGEMM,
 	"avx2":    genAVX2,
 	"dequant": genDequant,
+	"rows":    genRows,
 	"gemv":    genGEMV,
 	"unpack":  genUnpack,
 	"prep":    genPrep,
@@ -99,14 +100,15 @@ func generate(dir, name string) error {
 	if err := os.WriteFile(filepath.Join(dir, name+"_stubs_amd64.go"), stubs, 0o644); err != nil {
 		return err
 	}
-	if name != "gemv" {
+	dispatch := map[string]func() []byte{"gemv": gemvDispatch, "rows": rowDispatch}[name]
+	if dispatch == nil {
 		return nil
 	}
-	dispatch, err := format.Source(gemvDispatch())
+	source, err := format.Source(dispatch())
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "gemv_dispatch_amd64.go"), dispatch, 0o644)
+	return os.WriteFile(filepath.Join(dir, name+"_dispatch_amd64.go"), source, 0o644)
 }
 
 func check(err error) {
