@@ -273,21 +273,65 @@ func lowerRope(l *lowered, c *graph.Call) error {
 
 func lowerKVWrite(l *lowered, c *graph.Call) error {
 	p := c.Param.(*ops.CacheLayout)
-	if p.DType != graph.F16 || p.K%16 != 0 {
+	var key func(block []byte, lane int, x []float32, scratch []byte)
+	var value func(row []byte, x []float32, scratch []byte)
+	switch {
+	case p.DType == graph.F16 && p.K%16 == 0:
+		key = func(block []byte, lane int, x []float32, _ []byte) { kern.StoreKeyF16(block[p.KeyElem(0, lane):], x) }
+		value = func(row []byte, x []float32, _ []byte) { kern.StoreF16(row, x) }
+	case p.DType == graph.Q8_0:
+		key, value = q8Key, q8Value
+		l.scratch = func(*graph.Call) int { return graph.Q8.RowBytes(p.K) + p.K/16 }
+	default:
 		return nil
 	}
-	l.run = func(c *graph.Call, lo, hi int, _ []byte) {
+	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
 		pool, pos, seq, pages := c.Out.Raw, c.In[3].I32, c.In[4].I32, c.In[5]
 		for t := lo; t < hi; t++ {
 			at := int(pos[t])
 			page, slot := ops.PageOf(pages, int(seq[t]), at), at%ops.PageSize
 			k, v := c.In[1].Row(t), c.In[2].Row(t)
 			for g := range p.G {
-				key := p.Keys(page, g, slot/ops.KeyBlock) + p.KeyElem(0, slot%ops.KeyBlock)
-				kern.StoreKeyF16(pool[key:], k[g*p.K:(g+1)*p.K])
-				kern.StoreF16(pool[p.Values(page, g, slot):], v[g*p.K:(g+1)*p.K])
+				key(pool[p.Keys(page, g, slot/ops.KeyBlock):], slot%ops.KeyBlock, k[g*p.K:(g+1)*p.K], scratch)
+				value(pool[p.Values(page, g, slot):], v[g*p.K:(g+1)*p.K], scratch)
 			}
 		}
 	}
 	return nil
+}
+
+// quantizeQ8 returns the int8 numbers of x and the f16 scales of blocks of 32,
+// both in scratch.
+func quantizeQ8(x []float32, scratch []byte) (q, scales []byte) {
+	n := len(x)
+	row := scratch[:graph.Q8.RowBytes(n)]
+	kern.QuantizeRow(graph.Q8, row, x)
+	scales = scratch[len(row) : len(row)+n/16]
+	kern.StoreF16(scales, floats(row[n:n+n/8]))
+	return row[:n], scales
+}
+
+// q8Key writes a lane of a q8_0 block of keys, q8Value a row of q8_0 values;
+// package ops has the layout.
+func q8Key(block []byte, lane int, x []float32, scratch []byte) {
+	q, scales := quantizeQ8(x, scratch)
+	for j := 0; len(q) > 0; j++ {
+		group := block[j*34*ops.KeyBlock : (j+1)*34*ops.KeyBlock]
+		group[2*lane], group[2*lane+1] = scales[2*j], scales[2*j+1]
+		lanes := group[2*ops.KeyBlock+lane:]
+		for d, b := range q[:32] {
+			lanes[d*ops.KeyBlock] = b
+		}
+		q = q[32:]
+	}
+}
+
+func q8Value(row []byte, x []float32, scratch []byte) {
+	q, scales := quantizeQ8(x, scratch)
+	for j := 0; len(q) > 0; j++ {
+		block := row[34*j : 34*j+34]
+		block[0], block[1] = scales[2*j], scales[2*j+1]
+		copy(block[2:], q[:32])
+		q = q[32:]
+	}
 }

@@ -1,4 +1,4 @@
-// Package kern holds the matrix products of the CPU backend: f32 activations
+// Package kern holds the kernels of the CPU backend, above all matrix products: f32 activations
 // or activations quantized to 8 bits, times weights in the block formats of
 // GGUF files exactly as they lie in the file.
 //
@@ -28,6 +28,11 @@
 // tokens, and [Uniform] removes that dependence. Nothing here allocates in
 // steady state or starts a goroutine, and no call stays in assembly for much
 // more than 100 µs.
+//
+// Beside the products stand [Attention] over the pages of a cache and functions
+// over vectors ([VectorsSupported]), both for AVX2 and AVX-512 from the same
+// generator bodies; the plain kernels of package ops specify them and take over
+// elsewhere.
 //
 // [ReadThrough] and [PeakProducts] show what the machine could do: time them
 // beside the products.
