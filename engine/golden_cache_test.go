@@ -12,6 +12,9 @@ import (
 // TestForkGolden: texts that share pages in real caches, full and windowed, go
 // on as they would alone.
 func TestForkGolden(t *testing.T) {
+	if testing.Short() {
+		t.Skip("about numbers, and minutes long under the race detector")
+	}
 	for _, name := range []string{"llama-gqa", "gemma3-1b-like", "gemma4-e2b-like"} {
 		for _, backend := range []string{"ref", "cpu"} {
 			t.Run(name+"/"+backend, func(t *testing.T) {
@@ -64,6 +67,9 @@ func TestThreads(t *testing.T) {
 // TestKVTypes: what the element type of the cache changes. A type that does not
 // fit the model's heads is refused with a way out.
 func TestKVTypes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("about numbers, and minutes long under the race detector")
+	}
 	for _, name := range []string{"stories260K-f32", "llama-gqa", "gemma3-4b-like"} {
 		for _, c := range []struct {
 			kv    graph.DType

@@ -163,6 +163,9 @@ func TestEmbedGolden(t *testing.T) {
 // TestPerplexityGolden compares the two backends, and a quantized model with
 // the one it was made from.
 func TestPerplexityGolden(t *testing.T) {
+	if testing.Short() {
+		t.Skip("about numbers, and minutes long under the race detector")
+	}
 	o := Options{Threads: 1, KV: graph.F32}
 	base, g := openGolden(t, "stories260K-f32", o)
 	text := base.Encode(strings.Repeat(g.Story.Text+"\n", 3))
@@ -263,6 +266,9 @@ func chunkBound(name, backend string) float64 {
 // TestChunks: the same logits however a text is cut, after a cut to the middle,
 // and with a second text in the batch.
 func TestChunks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("about numbers, and minutes long under the race detector")
+	}
 	for _, name := range []string{"stories260K-f32", "llama-gqa", "llama-quant-q4_k-pure", "llama-quant-q6_k", "stories260K-q8_0", "gemma3-1b-like", "gemma4-e2b-like", "gemma4-26b-a4b-like"} {
 		for _, backend := range []string{"ref", "cpu"} {
 			t.Run(name+"/"+backend, func(t *testing.T) {

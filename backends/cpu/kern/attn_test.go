@@ -22,7 +22,6 @@ type attnCase struct {
 	steps []struct{ seq, from, to int } // tokens: positions from to to-1
 	ring  int
 	sinks bool
-	quiet bool // scores near zero
 }
 
 func (c *attnCase) String() string {

@@ -28,6 +28,8 @@ func decodeIQ3_S(b *block256, p []byte) {
 
 // iq3Bytes is iq3Grid with a byte of 2e+1 for every digit e, the first element
 // in the lowest byte.
+//
+//lint:ignore U1000 the assembly reads it
 var iq3Bytes = func() (bytes [512]uint32) {
 	for i, g := range iq3Grid {
 		for e := range 4 {
