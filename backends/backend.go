@@ -47,6 +47,9 @@ type Options struct {
 	// Keep plans memory without reuse, so that every value of a step can be
 	// looked at after it: the program is then an Inspector. For finding faults.
 	Keep bool
+	// Finite looks at every value when it is computed: Run returns a *ValueError
+	// for the first that is not finite. A step then takes up to twice as long.
+	Finite bool
 	// OnPass is called after each pass with what it did and the graph.
 	OnPass func(s graph.PassStat, g *graph.Graph)
 }

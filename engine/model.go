@@ -46,6 +46,10 @@ type Options struct {
 	// Check verifies the graph between passes, and the weights for numbers that
 	// are not finite, which reads the whole file.
 	Check bool
+	// Finite looks at every value when it is computed: steps return a
+	// *backends.ValueError for the first that is not finite, and take up to twice
+	// as long.
+	Finite bool
 	// Keep lets the values inside the graph be looked at after a step: the
 	// program is then a backends.Inspector. It costs the memory of all of them.
 	Keep bool
@@ -209,7 +213,7 @@ func (m *Model) compile(g *graph.Graph, l Limits) (*Batch, MemoryReport, error) 
 		m.warn("%v; opened all the same", err)
 	}
 	prog, err := m.backend.Compile(g, weights{m.File}, backends.Options{Threads: m.o.Threads, Dims: dims,
-		Off: m.o.Off, Check: m.o.Check, Keep: m.o.Keep, OnPass: m.o.OnPass})
+		Off: m.o.Off, Check: m.o.Check, Keep: m.o.Keep, Finite: m.o.Finite, OnPass: m.o.OnPass})
 	if err != nil {
 		return nil, r, err
 	}

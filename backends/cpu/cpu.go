@@ -40,7 +40,7 @@ func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (
 		threads = DefaultThreads()
 	}
 	store.threads = threads
-	p := &program{g: opt, max: dims, dims: maps.Clone(dims), mem: mem, store: store}
+	p := &program{finite: o.Finite, g: opt, max: dims, dims: maps.Clone(dims), mem: mem, store: store}
 	for _, v := range opt.Values {
 		if v.Op == graph.OpInput {
 			p.inputs = append(p.inputs, v)

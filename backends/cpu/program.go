@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"graphrun/backends"
+	"graphrun/backends/cpu/kern"
 	"graphrun/graph"
 )
 
@@ -25,6 +26,7 @@ type program struct {
 	rec   *recorder // nil: nothing is recorded
 	// recorded is the last recorder, kept for when recording goes on.
 	recorded *recorder
+	finite   bool // look at every value
 
 	inputs []*graph.Value
 	fed    []*graph.Tensor
@@ -93,6 +95,9 @@ func (p *program) Run(ctx context.Context, feeds []backends.Feed) error {
 // next implements job: it executes the serial instructions of the next stage.
 func (p *program) next(w int, counts []int) bool {
 	pl := p.last
+	if p.finite && p.at >= 0 {
+		p.verify(pl.stages[p.at].parallel)
+	}
 	p.at++
 	if p.at >= len(pl.stages) || p.lost() {
 		return false
@@ -102,9 +107,12 @@ func (p *program) next(w int, counts []int) bool {
 		p.stop.Store(true)
 		return false
 	}
-	for _, i := range st.serial {
+	for k, i := range st.serial {
 		if !p.exec(int(i), 0, pl.instrs[i].units, w) {
 			return false
+		}
+		if p.finite {
+			p.verify(st.serial[k : k+1])
 		}
 	}
 	for r := range counts {
@@ -124,6 +132,19 @@ func (p *program) chunk(w, rng, i int) {
 	}
 	if !p.lost() {
 		p.exec(int(c.instr), int(c.lo), int(c.hi), w)
+	}
+}
+
+// verify looks at the results of instructions, in order, unless the step is lost
+// already.
+func (p *program) verify(instrs []int32) {
+	for _, i := range instrs {
+		if p.lost() {
+			return
+		}
+		if err := backends.CheckCall(&p.last.instrs[i].call, kern.Finite); err != nil {
+			p.failed.CompareAndSwap(nil, &err)
+		}
 	}
 }
 

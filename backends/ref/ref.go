@@ -25,9 +25,10 @@ type Backend struct{}
 // Name returns "ref".
 func (Backend) Name() string { return "ref" }
 
-// Compile implements backends.Backend. Of the options only Dims matter.
+// Compile implements backends.Backend. Of the options only Dims and Finite
+// matter.
 func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (backends.Program, error) {
-	p := &program{g: g.Clone(), max: o.Dims, kept: map[*graph.Value]*graph.Tensor{}, params: map[*graph.Value]any{}, byID: map[int]*graph.Value{}}
+	p := &program{finite: o.Finite, g: g.Clone(), max: o.Dims, kept: map[*graph.Value]*graph.Tensor{}, params: map[*graph.Value]any{}, byID: map[int]*graph.Value{}}
 	p.dims = graph.Dims{}
 	for k, n := range o.Dims {
 		p.dims[k] = n
@@ -54,6 +55,7 @@ type program struct {
 	byID   map[int]*graph.Value
 	dense  []float32 // one dequantized matrix
 	mem    backends.Memory
+	finite bool // look at every value
 }
 
 func (p *program) prepare(v *graph.Value, w backends.Weights) error {
@@ -142,9 +144,12 @@ func (p *program) eval(v *graph.Value) (err error) {
 	}
 	if v.Op.Name == "matmul" && c.In[0].DType == graph.F32 {
 		p.matmul(c)
-		return nil
+	} else {
+		v.Op.Kernel(c, 0, units(c))
 	}
-	v.Op.Kernel(c, 0, units(c))
+	if p.finite {
+		return backends.CheckCall(c, nil)
+	}
 	return nil
 }
 

@@ -21,7 +21,7 @@ type modelFlags struct {
 	kv      string
 	context int
 	passes  string
-	check   bool
+	check   string
 	force   bool
 }
 
@@ -32,15 +32,25 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.kv, "kv", "", "type of the KV cache: f16, f32 or q8_0 (default f16; f32 for --backend ref)")
 	fs.IntVarP(&f.context, "ctx", "c", 0, "positions of the context; 0 is the model's, at most 4096")
 	fs.StringVar(&f.passes, "passes", "", "passes to switch off, e.g. -fuse-gated,-cse; list prints the table")
-	fs.BoolVar(&f.check, "check", false, "verify the graph between passes and the weights for NaN")
+	fs.StringVar(&f.check, "check", "", "verify the graph between passes and the weights for NaN; --check=nan: look at every value that is computed, too")
+	fs.Lookup("check").NoOptDefVal = "graph"
 	fs.BoolVar(&f.force, "force", false, "open a model that the machine's memory cannot hold")
 }
 
 // options checks the flags and returns them as engine options.
 func (f *modelFlags) options() (engine.Options, error) {
-	o := engine.Options{Backend: f.backend, Threads: f.threads, Context: f.context, Check: f.check, Overcommit: f.force}
+	o := engine.Options{Backend: f.backend, Threads: f.threads, Context: f.context, Overcommit: f.force}
 	if f.threads < 0 {
 		return o, usagef("--threads is %d, want 0 (the default) or more", f.threads)
+	}
+	switch f.check {
+	case "", "false":
+	case "graph", "true":
+		o.Check = true
+	case "nan":
+		o.Check, o.Finite = true, true
+	default:
+		return o, usagef("--check is %q, want graph (the default of --check) or nan", f.check)
 	}
 	switch f.kv {
 	case "":

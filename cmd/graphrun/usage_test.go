@@ -97,3 +97,14 @@ func TestHelp(t *testing.T) {
 		t.Error("graphrun alone is not graphrun --help")
 	}
 }
+
+func TestCheckFlag(t *testing.T) {
+	model, tokens := sample(t, "llama-gqa")
+	want := must(t, "run", model, "--tokens", tokens, "-n", "4", "--temp", "0", "--ids")
+	for _, flag := range []string{"--check", "--check=graph", "--check=nan"} {
+		if got := must(t, "run", flag, model, "--tokens", tokens, "-n", "4", "--temp", "0", "--ids"); got != want {
+			t.Errorf("%s changes the answer from %s to %s", flag, want, got)
+		}
+	}
+	refused(t, exitUsage, []string{"run", model, "hi", "--check=inf"}, `"inf"`, "nan")
+}
