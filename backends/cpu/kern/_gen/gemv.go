@@ -209,7 +209,7 @@ func stepFloat(name string, size int) *stepper {
 			case name == "F32" && tail:
 				c.VMOVUPS_Z(mem, k, q)
 			case name == "F32":
-				c.VMOVUPS(mem, q)
+				load64(w, 16*size*i, q)
 			case name == "F16" && tail:
 				c.VMOVDQU16_Z(mem, k, q.AsY())
 				c.VCVTPH2PS(q.AsY(), q)

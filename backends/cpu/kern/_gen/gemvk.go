@@ -24,11 +24,11 @@ func stepQ4K(five bool) *stepper {
 	if five {
 		s.most = 5
 	}
-	var low, zero, bit4 reg.VecVirtual
+	var low, zero, bit4, raw reg.VecVirtual
 	var groups, shifts [4]reg.VecVirtual
 	first := [4]int{0, 1, 4, 5} // group in the lower half of 64 bytes; +2 in the upper
 	s.setup = func() {
-		low = splat("low0f", 0x0f0f0f0f)
+		low, raw = splat("low0f", 0x0f0f0f0f), c.ZMM()
 		zero = c.ZMM()
 		c.VPXORD(zero, zero, zero)
 		for i := range groups {
@@ -90,8 +90,8 @@ func stepQ4K(five bool) *stepper {
 			}
 			for half := range 2 {
 				var q [2]reg.VecVirtual
-				q[0], q[1] = c.ZMM(), c.ZMM()
-				c.VMOVDQU32(at(w, block*i+quants+64*half), q[0])
+				q[0], q[1] = raw, c.ZMM()
+				load64(w, block*i+quants+64*half, q[0])
 				c.VPSRLD(operand.U8(4), q[0], q[1])
 				for p := range q {
 					c.VPANDD(low, q[p], q[p])
@@ -218,13 +218,14 @@ func superQ6K() *superblock {
 		low = splat("low0f", 0x0f0f0f0f)
 		mask = splat("bits45", 0x30303030)
 		fields = [2]reg.VecVirtual{bitFields("f02to4", 0, 2, 4), bitFields("f46to4", 4, 6, 4)}
+		lo = [2]reg.VecVirtual{c.ZMM(), c.ZMM()}
 	}
 	b.begin = func(w reg.GPVirtual) (scales, mins reg.VecVirtual) {
 		scales = c.ZMM()
 		c.VPMOVSXBW(at(w, 192), scales.AsY())
 		for h := range 2 {
-			lo[h], hi[h] = c.ZMM(), c.ZMM()
-			c.VMOVDQU32(at(w, 64*h), lo[h])
+			hi[h] = c.ZMM()
+			load64(w, 64*h, lo[h])
 			c.VBROADCASTI64X4(at(w, 128+32*h), hi[h])
 		}
 		return scales, nil

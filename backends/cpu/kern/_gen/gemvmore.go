@@ -214,11 +214,11 @@ func stepIQ4XS() *stepper {
 		name: "IQ4_XS", wBytes: 136, xBytes: 320, prefetch: 8192, most: 4,
 		doc: "\t\td·dx·Σ_j (sc[j]−32)·(Σ q·x − 128·Σx)   per superblock, groups j of 32",
 	}
-	var low, low4, low2, c32, values, none reg.VecVirtual
+	var low, low4, low2, c32, values, none, raw reg.VecVirtual
 	var shift4, shift2 [3]reg.VecVirtual
 	s.setup = func() {
 		low, low4, low2, c32 = splat("low0f", 0x0f0f0f0f), splat("low4", 15), splat("low2", 3), splat("c32", 32)
-		values, none = iq4Table(), c.ZMM()
+		values, none, raw = iq4Table(), c.ZMM(), c.ZMM()
 		zero(none)
 		for i := range shift4 {
 			group := func(lane int) uint32 {
@@ -256,8 +256,8 @@ func stepIQ4XS() *stepper {
 			c.VPMULLD(x.at(t, 256), all.AsY(), sum[t].AsY())
 		}
 		for h := range 2 {
-			q, top, sc := c.ZMM(), c.ZMM(), scale(h)
-			c.VMOVDQU32(at(w, 8+64*h), q)
+			q, top, sc := raw, c.ZMM(), scale(h)
+			load64(w, 8+64*h, q)
 			c.VPSRLD(operand.U8(4), q, top)
 			c.VPANDD(low, q, q)
 			c.VPANDD(low, top, top)

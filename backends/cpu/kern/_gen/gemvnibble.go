@@ -88,8 +88,8 @@ func (f *nibbleFormat) load(w reg.GPVirtual, tail bool) (z [3]reg.VecVirtual) {
 		c.VMOVDQU8_Z(at(w, 128), masks[2], z[2])
 		return z
 	}
-	c.VMOVDQU32(at(w, 0), z[0])
-	c.VMOVDQU32(at(w, 64), z[1])
+	load64(w, 0, z[0])
+	load64(w, 64, z[1])
 	switch {
 	case rest == 8:
 		c.VMOVQ(at(w, 128), z[2].AsX())
@@ -102,7 +102,7 @@ func (f *nibbleFormat) load(w reg.GPVirtual, tail bool) (z [3]reg.VecVirtual) {
 		c.VINSERTI64X4(operand.U8(1), at(w, 144), z[2], z[2])
 		c.VSHUFI32X4(operand.U8(0xf4), z[2], z[2], z[2]) // lanes 0 1 3 3
 	default:
-		c.VMOVDQU32(at(w, 128), z[2])
+		load64(w, 128, z[2])
 	}
 	return z
 }

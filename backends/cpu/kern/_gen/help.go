@@ -72,6 +72,14 @@ func splat(name string, v uint32) reg.VecVirtual {
 	return z
 }
 
+// load64 loads 64 bytes of weights as two halves. Loads of 64 bytes that cross
+// a cache line hold back what follows until the data is there, and so undo the
+// prefetching: streaming from memory, two halves are up to twice as fast.
+func load64(base reg.Register, disp int, z reg.VecVirtual) {
+	c.VMOVDQU32(at(base, disp), z.AsY())
+	c.VINSERTI64X4(operand.U8(1), at(base, disp+32), z, z)
+}
+
 // word returns the address of a 32-bit constant, for operands that broadcast.
 func word(name string, v uint32) operand.Mem {
 	return table(name, dwordsOf(1, func(int) uint32 { return v }))
