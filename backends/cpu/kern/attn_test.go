@@ -155,7 +155,8 @@ func scratchFor(t testing.TB, n int) (mem []byte, check func()) {
 				}
 			}
 		}
-		scratches.Put(b) //nolint:staticcheck // a test
+		//lint:ignore SA6002 a slice header may be allocated in a test
+		scratches.Put(b)
 	}
 }
 
