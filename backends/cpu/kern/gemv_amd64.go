@@ -36,7 +36,6 @@ type prepKind int
 
 const (
 	prepNone prepKind = iota
-	prepPairs
 	prepQuads
 	prepQuadsMin
 	prepSuper
@@ -54,7 +53,7 @@ type gemvFormat struct {
 }
 
 var gemvs = [graph.Q8]gemvFormat{
-	graph.Q8_0:   {prepPairs, 2, 192},
+	graph.Q8_0:   {prepQuads, 4, 256},
 	graph.Q4_0:   {prepQuads, 8, 512},
 	graph.Q4_1:   {prepQuadsMin, 8, 512},
 	graph.Q5_0:   {prepQuads, 8, 512},
@@ -137,12 +136,10 @@ func (g *gemvFormat) prepare(w *Mat, x, dst []byte) {
 	a.maskX = [2]uint64{lowBits(32 * last), lowBits(32*last - 64)}
 	a.maskD = lowBits(last)
 	switch g.prep {
-	case prepPairs:
-		prepPairsAVX512(&a)
 	case prepQuads, prepQuadsMin:
-		// Blocks are arranged by four and taken by eight.
+		// Blocks are arranged by four and taken by four or eight.
 		a.steps = (nb + 3) / 4
-		if a.steps%2 != 0 {
+		if g.blocks == 8 && a.steps%2 != 0 {
 			clear(dst[a.steps*256 : (a.steps+1)*256])
 		}
 		last = nb - (a.steps-1)*4

@@ -7,7 +7,7 @@ package kern
 // gemvQ8_0T1AVX512 multiplies rows of Q8_0 with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
-//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 4 elements
+//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 8 elements
 //
 //go:noescape
 func gemvQ8_0T1AVX512(a *gemvArgs)
@@ -15,7 +15,7 @@ func gemvQ8_0T1AVX512(a *gemvArgs)
 // gemvQ8_0T2AVX512 multiplies rows of Q8_0 with 2 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
-//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 4 elements
+//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 8 elements
 //
 //go:noescape
 func gemvQ8_0T2AVX512(a *gemvArgs)
@@ -23,7 +23,7 @@ func gemvQ8_0T2AVX512(a *gemvArgs)
 // gemvQ8_0T3AVX512 multiplies rows of Q8_0 with 3 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
-//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 4 elements
+//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 8 elements
 //
 //go:noescape
 func gemvQ8_0T3AVX512(a *gemvArgs)
@@ -31,7 +31,7 @@ func gemvQ8_0T3AVX512(a *gemvArgs)
 // gemvQ8_0T4AVX512 multiplies rows of Q8_0 with 4 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
-//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 4 elements
+//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 8 elements
 //
 //go:noescape
 func gemvQ8_0T4AVX512(a *gemvArgs)
@@ -39,7 +39,7 @@ func gemvQ8_0T4AVX512(a *gemvArgs)
 // gemvQ8_0T5AVX512 multiplies rows of Q8_0 with 5 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
-//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 4 elements
+//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 8 elements
 //
 //go:noescape
 func gemvQ8_0T5AVX512(a *gemvArgs)
@@ -47,7 +47,7 @@ func gemvQ8_0T5AVX512(a *gemvArgs)
 // gemvQ8_0T6AVX512 multiplies rows of Q8_0 with 6 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
-//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 4 elements
+//		(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 8 elements
 //
 //go:noescape
 func gemvQ8_0T6AVX512(a *gemvArgs)

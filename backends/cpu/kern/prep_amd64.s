@@ -4,56 +4,6 @@
 
 #include "textflag.h"
 
-// func prepPairsAVX512(a *prepArgs)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI
-TEXT ·prepPairsAVX512(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         32(AX), SI
-	VPBROADCASTD 40(AX), Z0
-	VPXORD       Z1, Z1, Z1
-	KXNORQ       K1, K1, K1
-	KXNORQ       K2, K2, K2
-	KXNORQ       K3, K3, K3
-	VMOVDQU32    lanes8<>+0(SB), Z2
-
-step:
-	CMPQ  SI, $0x01
-	JNE   whole
-	KMOVQ 48(AX), K1
-	KMOVQ 56(AX), K2
-	KMOVQ 64(AX), K3
-
-whole:
-	VMOVDQU8.Z (CX), K1, Z3
-	VPXORD     Z4, Z4, Z4
-	VPDPBUSD   Z3, Z0, Z4
-	VPSUBD     Z4, Z1, Z4
-	VMOVUPS.Z  (DX), K3, X5
-	VPERMPS    Z5, Z2, Z5
-	VMOVDQU32  Z3, (BX)
-	VMOVDQU32  Z4, 64(BX)
-	VMOVUPS    Z5, 128(BX)
-	ADDQ       $+64, CX
-	ADDQ       $+8, DX
-	ADDQ       $+192, BX
-	DECQ       SI
-	JNZ        step
-	VZEROUPPER
-	RET
-
-DATA lanes8<>+0(SB)/8, $0x0000000000000000
-DATA lanes8<>+8(SB)/8, $0x0000000000000000
-DATA lanes8<>+16(SB)/8, $0x0000000000000000
-DATA lanes8<>+24(SB)/8, $0x0000000000000000
-DATA lanes8<>+32(SB)/8, $0x0000000100000001
-DATA lanes8<>+40(SB)/8, $0x0000000100000001
-DATA lanes8<>+48(SB)/8, $0x0000000100000001
-DATA lanes8<>+56(SB)/8, $0x0000000100000001
-GLOBL lanes8<>(SB), RODATA|NOPTR, $64
-
 // func prepQuadsAVX512(a *prepArgs)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI
 TEXT ·prepQuadsAVX512(SB), NOSPLIT, $0-8

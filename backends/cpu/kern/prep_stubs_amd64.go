@@ -4,13 +4,6 @@
 
 package kern
 
-// prepPairsAVX512 arranges one token's numbers:
-//
-//	per 64: x[64], −off·Σ of 4 [16]i32, dx of 8 lanes each [16]f32
-//
-//go:noescape
-func prepPairsAVX512(a *prepArgs)
-
 // prepQuadsAVX512 arranges one token's numbers:
 //
 //	per 128: first halves [64], second halves [64], −off·Σ of 8 [16]i32, dx of 4 lanes each [16]f32

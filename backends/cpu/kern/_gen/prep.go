@@ -16,7 +16,6 @@ const (
 // takes the steps of one token; the masks say which bytes of x and which
 // scales exist in the last step, and zeros replace the rest.
 func genPrep() {
-	prepPairs()
 	prepQuads(false)
 	prepQuads(true)
 	prepSuper(4)
@@ -72,24 +71,6 @@ func (p *prep) loop(body func()) {
 	c.JNZ(operand.LabelRef("step"))
 	c.VZEROUPPER()
 	c.RET()
-}
-
-func prepPairs() {
-	p := newPrep("prepPairsAVX512", "\tper 64: x[64], −off·Σ of 4 [16]i32, dx of 8 lanes each [16]f32")
-	p.xBytes, p.dBytes, p.to = 64, 8, 192
-	lanes := loadTable("lanes8", dwordsOf(16, func(i int) uint32 { return uint32(i / 8) }))
-	p.loop(func() {
-		x, s, d := c.ZMM(), c.ZMM(), c.ZMM()
-		c.VMOVDQU8_Z(at(p.x, 0), p.kx, x)
-		c.VPXORD(s, s, s)
-		c.VPDPBUSD(x, p.off, s)
-		c.VPSUBD(s, p.zero, s)
-		c.VMOVUPS_Z(at(p.scales, 0), p.kd, d.AsX())
-		c.VPERMPS(d, lanes, d)
-		c.VMOVDQU32(x, at(p.dst, 0))
-		c.VMOVDQU32(s, at(p.dst, 64))
-		c.VMOVUPS(d, at(p.dst, 128))
-	})
 }
 
 func prepQuads(min bool) {
