@@ -38,6 +38,6 @@ children's stories is used, which is part of the program.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	d.register(root)
 	root.AddCommand(runCmd(), inspectCmd(), logitsCmd(), tokenizeCmd(), detokenizeCmd(), templateCmd(), perplexityCmd(), embedCmd(), chatCmd(), checkCmd())
-	root.AddCommand(benchCmd(), synthCmd(), profileCmd())
+	root.AddCommand(benchCmd(), synthCmd(), profileCmd(), diffCmd())
 	return root
 }
