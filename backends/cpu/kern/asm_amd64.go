@@ -39,8 +39,8 @@ func panelFrom(t graph.DType) int {
 
 var panelFroms = [graph.Q8]uint8{
 	graph.F32: 10, graph.F16: 9, graph.BF16: 9,
-	graph.Q8_0: 6, graph.Q4_0: 4, graph.Q4_1: 4, graph.Q5_0: 4, graph.Q5_1: 4, graph.IQ4_NL: 4, graph.MXFP4: 4,
-	graph.Q2_K: 6, graph.Q3_K: 6, graph.Q4_K: 7, graph.Q5_K: 6, graph.Q6_K: 8,
+	graph.Q8_0: 7, graph.Q4_0: 7, graph.Q4_1: 7, graph.Q5_0: 6, graph.Q5_1: 6, graph.IQ4_NL: 7, graph.MXFP4: 6,
+	graph.Q2_K: 6, graph.Q3_K: 6, graph.Q4_K: 8, graph.Q5_K: 6, graph.Q6_K: 7,
 	graph.IQ4_XS: 5, graph.IQ3_S: 5, graph.TQ1_0: 5, graph.TQ2_0: 7,
 }
 

@@ -57,220 +57,220 @@ func gemvMost(w graph.DType) int {
 //
 //go:noinline
 func gemvChunk(w graph.DType, T int, a *gemvArgs) {
-	switch int(w)<<3 | T {
-	case int(graph.Q8_0)<<3 | 1:
+	switch int(w)<<4 | T {
+	case int(graph.Q8_0)<<4 | 1:
 		gemvQ8_0T1AVX512(a)
-	case int(graph.Q8_0)<<3 | 2:
+	case int(graph.Q8_0)<<4 | 2:
 		gemvQ8_0T2AVX512(a)
-	case int(graph.Q8_0)<<3 | 3:
+	case int(graph.Q8_0)<<4 | 3:
 		gemvQ8_0T3AVX512(a)
-	case int(graph.Q8_0)<<3 | 4:
+	case int(graph.Q8_0)<<4 | 4:
 		gemvQ8_0T4AVX512(a)
-	case int(graph.Q8_0)<<3 | 5:
+	case int(graph.Q8_0)<<4 | 5:
 		gemvQ8_0T5AVX512(a)
-	case int(graph.Q8_0)<<3 | 6:
+	case int(graph.Q8_0)<<4 | 6:
 		gemvQ8_0T6AVX512(a)
-	case int(graph.Q4_0)<<3 | 1:
+	case int(graph.Q4_0)<<4 | 1:
 		gemvQ4_0T1AVX512(a)
-	case int(graph.Q4_0)<<3 | 2:
+	case int(graph.Q4_0)<<4 | 2:
 		gemvQ4_0T2AVX512(a)
-	case int(graph.Q4_0)<<3 | 3:
+	case int(graph.Q4_0)<<4 | 3:
 		gemvQ4_0T3AVX512(a)
-	case int(graph.Q4_0)<<3 | 4:
+	case int(graph.Q4_0)<<4 | 4:
 		gemvQ4_0T4AVX512(a)
-	case int(graph.Q4_0)<<3 | 5:
+	case int(graph.Q4_0)<<4 | 5:
 		gemvQ4_0T5AVX512(a)
-	case int(graph.Q4_0)<<3 | 6:
+	case int(graph.Q4_0)<<4 | 6:
 		gemvQ4_0T6AVX512(a)
-	case int(graph.Q4_1)<<3 | 1:
+	case int(graph.Q4_1)<<4 | 1:
 		gemvQ4_1T1AVX512(a)
-	case int(graph.Q4_1)<<3 | 2:
+	case int(graph.Q4_1)<<4 | 2:
 		gemvQ4_1T2AVX512(a)
-	case int(graph.Q4_1)<<3 | 3:
+	case int(graph.Q4_1)<<4 | 3:
 		gemvQ4_1T3AVX512(a)
-	case int(graph.Q4_1)<<3 | 4:
+	case int(graph.Q4_1)<<4 | 4:
 		gemvQ4_1T4AVX512(a)
-	case int(graph.Q4_1)<<3 | 5:
+	case int(graph.Q4_1)<<4 | 5:
 		gemvQ4_1T5AVX512(a)
-	case int(graph.Q4_1)<<3 | 6:
+	case int(graph.Q4_1)<<4 | 6:
 		gemvQ4_1T6AVX512(a)
-	case int(graph.Q5_0)<<3 | 1:
+	case int(graph.Q5_0)<<4 | 1:
 		gemvQ5_0T1AVX512(a)
-	case int(graph.Q5_0)<<3 | 2:
+	case int(graph.Q5_0)<<4 | 2:
 		gemvQ5_0T2AVX512(a)
-	case int(graph.Q5_0)<<3 | 3:
+	case int(graph.Q5_0)<<4 | 3:
 		gemvQ5_0T3AVX512(a)
-	case int(graph.Q5_0)<<3 | 4:
+	case int(graph.Q5_0)<<4 | 4:
 		gemvQ5_0T4AVX512(a)
-	case int(graph.Q5_0)<<3 | 5:
+	case int(graph.Q5_0)<<4 | 5:
 		gemvQ5_0T5AVX512(a)
-	case int(graph.Q5_0)<<3 | 6:
+	case int(graph.Q5_0)<<4 | 6:
 		gemvQ5_0T6AVX512(a)
-	case int(graph.Q5_1)<<3 | 1:
+	case int(graph.Q5_1)<<4 | 1:
 		gemvQ5_1T1AVX512(a)
-	case int(graph.Q5_1)<<3 | 2:
+	case int(graph.Q5_1)<<4 | 2:
 		gemvQ5_1T2AVX512(a)
-	case int(graph.Q5_1)<<3 | 3:
+	case int(graph.Q5_1)<<4 | 3:
 		gemvQ5_1T3AVX512(a)
-	case int(graph.Q5_1)<<3 | 4:
+	case int(graph.Q5_1)<<4 | 4:
 		gemvQ5_1T4AVX512(a)
-	case int(graph.Q5_1)<<3 | 5:
+	case int(graph.Q5_1)<<4 | 5:
 		gemvQ5_1T5AVX512(a)
-	case int(graph.Q5_1)<<3 | 6:
+	case int(graph.Q5_1)<<4 | 6:
 		gemvQ5_1T6AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 1:
+	case int(graph.IQ4_NL)<<4 | 1:
 		gemvIQ4_NLT1AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 2:
+	case int(graph.IQ4_NL)<<4 | 2:
 		gemvIQ4_NLT2AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 3:
+	case int(graph.IQ4_NL)<<4 | 3:
 		gemvIQ4_NLT3AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 4:
+	case int(graph.IQ4_NL)<<4 | 4:
 		gemvIQ4_NLT4AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 5:
+	case int(graph.IQ4_NL)<<4 | 5:
 		gemvIQ4_NLT5AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 6:
+	case int(graph.IQ4_NL)<<4 | 6:
 		gemvIQ4_NLT6AVX512(a)
-	case int(graph.MXFP4)<<3 | 1:
+	case int(graph.MXFP4)<<4 | 1:
 		gemvMXFP4T1AVX512(a)
-	case int(graph.MXFP4)<<3 | 2:
+	case int(graph.MXFP4)<<4 | 2:
 		gemvMXFP4T2AVX512(a)
-	case int(graph.MXFP4)<<3 | 3:
+	case int(graph.MXFP4)<<4 | 3:
 		gemvMXFP4T3AVX512(a)
-	case int(graph.MXFP4)<<3 | 4:
+	case int(graph.MXFP4)<<4 | 4:
 		gemvMXFP4T4AVX512(a)
-	case int(graph.MXFP4)<<3 | 5:
+	case int(graph.MXFP4)<<4 | 5:
 		gemvMXFP4T5AVX512(a)
-	case int(graph.MXFP4)<<3 | 6:
+	case int(graph.MXFP4)<<4 | 6:
 		gemvMXFP4T6AVX512(a)
-	case int(graph.Q4_K)<<3 | 1:
+	case int(graph.Q4_K)<<4 | 1:
 		gemvQ4_KT1AVX512(a)
-	case int(graph.Q4_K)<<3 | 2:
+	case int(graph.Q4_K)<<4 | 2:
 		gemvQ4_KT2AVX512(a)
-	case int(graph.Q4_K)<<3 | 3:
+	case int(graph.Q4_K)<<4 | 3:
 		gemvQ4_KT3AVX512(a)
-	case int(graph.Q4_K)<<3 | 4:
+	case int(graph.Q4_K)<<4 | 4:
 		gemvQ4_KT4AVX512(a)
-	case int(graph.Q4_K)<<3 | 5:
+	case int(graph.Q4_K)<<4 | 5:
 		gemvQ4_KT5AVX512(a)
-	case int(graph.Q4_K)<<3 | 6:
+	case int(graph.Q4_K)<<4 | 6:
 		gemvQ4_KT6AVX512(a)
-	case int(graph.Q5_K)<<3 | 1:
+	case int(graph.Q5_K)<<4 | 1:
 		gemvQ5_KT1AVX512(a)
-	case int(graph.Q5_K)<<3 | 2:
+	case int(graph.Q5_K)<<4 | 2:
 		gemvQ5_KT2AVX512(a)
-	case int(graph.Q5_K)<<3 | 3:
+	case int(graph.Q5_K)<<4 | 3:
 		gemvQ5_KT3AVX512(a)
-	case int(graph.Q5_K)<<3 | 4:
+	case int(graph.Q5_K)<<4 | 4:
 		gemvQ5_KT4AVX512(a)
-	case int(graph.Q5_K)<<3 | 5:
+	case int(graph.Q5_K)<<4 | 5:
 		gemvQ5_KT5AVX512(a)
-	case int(graph.Q6_K)<<3 | 1:
+	case int(graph.Q6_K)<<4 | 1:
 		gemvQ6_KT1AVX512(a)
-	case int(graph.Q6_K)<<3 | 2:
+	case int(graph.Q6_K)<<4 | 2:
 		gemvQ6_KT2AVX512(a)
-	case int(graph.Q6_K)<<3 | 3:
+	case int(graph.Q6_K)<<4 | 3:
 		gemvQ6_KT3AVX512(a)
-	case int(graph.Q6_K)<<3 | 4:
+	case int(graph.Q6_K)<<4 | 4:
 		gemvQ6_KT4AVX512(a)
-	case int(graph.Q6_K)<<3 | 5:
+	case int(graph.Q6_K)<<4 | 5:
 		gemvQ6_KT5AVX512(a)
-	case int(graph.Q6_K)<<3 | 6:
+	case int(graph.Q6_K)<<4 | 6:
 		gemvQ6_KT6AVX512(a)
-	case int(graph.Q2_K)<<3 | 1:
+	case int(graph.Q2_K)<<4 | 1:
 		gemvQ2_KT1AVX512(a)
-	case int(graph.Q2_K)<<3 | 2:
+	case int(graph.Q2_K)<<4 | 2:
 		gemvQ2_KT2AVX512(a)
-	case int(graph.Q2_K)<<3 | 3:
+	case int(graph.Q2_K)<<4 | 3:
 		gemvQ2_KT3AVX512(a)
-	case int(graph.Q2_K)<<3 | 4:
+	case int(graph.Q2_K)<<4 | 4:
 		gemvQ2_KT4AVX512(a)
-	case int(graph.Q2_K)<<3 | 5:
+	case int(graph.Q2_K)<<4 | 5:
 		gemvQ2_KT5AVX512(a)
-	case int(graph.Q2_K)<<3 | 6:
+	case int(graph.Q2_K)<<4 | 6:
 		gemvQ2_KT6AVX512(a)
-	case int(graph.Q3_K)<<3 | 1:
+	case int(graph.Q3_K)<<4 | 1:
 		gemvQ3_KT1AVX512(a)
-	case int(graph.Q3_K)<<3 | 2:
+	case int(graph.Q3_K)<<4 | 2:
 		gemvQ3_KT2AVX512(a)
-	case int(graph.Q3_K)<<3 | 3:
+	case int(graph.Q3_K)<<4 | 3:
 		gemvQ3_KT3AVX512(a)
-	case int(graph.Q3_K)<<3 | 4:
+	case int(graph.Q3_K)<<4 | 4:
 		gemvQ3_KT4AVX512(a)
-	case int(graph.Q3_K)<<3 | 5:
+	case int(graph.Q3_K)<<4 | 5:
 		gemvQ3_KT5AVX512(a)
-	case int(graph.Q3_K)<<3 | 6:
+	case int(graph.Q3_K)<<4 | 6:
 		gemvQ3_KT6AVX512(a)
-	case int(graph.TQ1_0)<<3 | 1:
+	case int(graph.TQ1_0)<<4 | 1:
 		gemvTQ1_0T1AVX512(a)
-	case int(graph.TQ1_0)<<3 | 2:
+	case int(graph.TQ1_0)<<4 | 2:
 		gemvTQ1_0T2AVX512(a)
-	case int(graph.TQ1_0)<<3 | 3:
+	case int(graph.TQ1_0)<<4 | 3:
 		gemvTQ1_0T3AVX512(a)
-	case int(graph.TQ1_0)<<3 | 4:
+	case int(graph.TQ1_0)<<4 | 4:
 		gemvTQ1_0T4AVX512(a)
-	case int(graph.TQ2_0)<<3 | 1:
+	case int(graph.TQ2_0)<<4 | 1:
 		gemvTQ2_0T1AVX512(a)
-	case int(graph.TQ2_0)<<3 | 2:
+	case int(graph.TQ2_0)<<4 | 2:
 		gemvTQ2_0T2AVX512(a)
-	case int(graph.TQ2_0)<<3 | 3:
+	case int(graph.TQ2_0)<<4 | 3:
 		gemvTQ2_0T3AVX512(a)
-	case int(graph.TQ2_0)<<3 | 4:
+	case int(graph.TQ2_0)<<4 | 4:
 		gemvTQ2_0T4AVX512(a)
-	case int(graph.TQ2_0)<<3 | 5:
+	case int(graph.TQ2_0)<<4 | 5:
 		gemvTQ2_0T5AVX512(a)
-	case int(graph.TQ2_0)<<3 | 6:
+	case int(graph.TQ2_0)<<4 | 6:
 		gemvTQ2_0T6AVX512(a)
-	case int(graph.IQ4_XS)<<3 | 1:
+	case int(graph.IQ4_XS)<<4 | 1:
 		gemvIQ4_XST1AVX512(a)
-	case int(graph.IQ4_XS)<<3 | 2:
+	case int(graph.IQ4_XS)<<4 | 2:
 		gemvIQ4_XST2AVX512(a)
-	case int(graph.IQ4_XS)<<3 | 3:
+	case int(graph.IQ4_XS)<<4 | 3:
 		gemvIQ4_XST3AVX512(a)
-	case int(graph.IQ4_XS)<<3 | 4:
+	case int(graph.IQ4_XS)<<4 | 4:
 		gemvIQ4_XST4AVX512(a)
-	case int(graph.IQ3_S)<<3 | 1:
+	case int(graph.IQ3_S)<<4 | 1:
 		gemvIQ3_ST1AVX512(a)
-	case int(graph.IQ3_S)<<3 | 2:
+	case int(graph.IQ3_S)<<4 | 2:
 		gemvIQ3_ST2AVX512(a)
-	case int(graph.IQ3_S)<<3 | 3:
+	case int(graph.IQ3_S)<<4 | 3:
 		gemvIQ3_ST3AVX512(a)
-	case int(graph.IQ3_S)<<3 | 4:
+	case int(graph.IQ3_S)<<4 | 4:
 		gemvIQ3_ST4AVX512(a)
-	case int(graph.F32)<<3 | 1:
+	case int(graph.F32)<<4 | 1:
 		gemvF32T1AVX512(a)
-	case int(graph.F32)<<3 | 2:
+	case int(graph.F32)<<4 | 2:
 		gemvF32T2AVX512(a)
-	case int(graph.F32)<<3 | 3:
+	case int(graph.F32)<<4 | 3:
 		gemvF32T3AVX512(a)
-	case int(graph.F32)<<3 | 4:
+	case int(graph.F32)<<4 | 4:
 		gemvF32T4AVX512(a)
-	case int(graph.F32)<<3 | 5:
+	case int(graph.F32)<<4 | 5:
 		gemvF32T5AVX512(a)
-	case int(graph.F32)<<3 | 6:
+	case int(graph.F32)<<4 | 6:
 		gemvF32T6AVX512(a)
-	case int(graph.F16)<<3 | 1:
+	case int(graph.F16)<<4 | 1:
 		gemvF16T1AVX512(a)
-	case int(graph.F16)<<3 | 2:
+	case int(graph.F16)<<4 | 2:
 		gemvF16T2AVX512(a)
-	case int(graph.F16)<<3 | 3:
+	case int(graph.F16)<<4 | 3:
 		gemvF16T3AVX512(a)
-	case int(graph.F16)<<3 | 4:
+	case int(graph.F16)<<4 | 4:
 		gemvF16T4AVX512(a)
-	case int(graph.F16)<<3 | 5:
+	case int(graph.F16)<<4 | 5:
 		gemvF16T5AVX512(a)
-	case int(graph.F16)<<3 | 6:
+	case int(graph.F16)<<4 | 6:
 		gemvF16T6AVX512(a)
-	case int(graph.BF16)<<3 | 1:
+	case int(graph.BF16)<<4 | 1:
 		gemvBF16T1AVX512(a)
-	case int(graph.BF16)<<3 | 2:
+	case int(graph.BF16)<<4 | 2:
 		gemvBF16T2AVX512(a)
-	case int(graph.BF16)<<3 | 3:
+	case int(graph.BF16)<<4 | 3:
 		gemvBF16T3AVX512(a)
-	case int(graph.BF16)<<3 | 4:
+	case int(graph.BF16)<<4 | 4:
 		gemvBF16T4AVX512(a)
-	case int(graph.BF16)<<3 | 5:
+	case int(graph.BF16)<<4 | 5:
 		gemvBF16T5AVX512(a)
-	case int(graph.BF16)<<3 | 6:
+	case int(graph.BF16)<<4 | 6:
 		gemvBF16T6AVX512(a)
 	default:
 		panic("kern: no row kernel")

@@ -69,10 +69,10 @@ func gemvDispatch() []byte {
 	for _, s := range gemvs {
 		fmt.Fprintf(&b, "case graph.%s:\nreturn %d\n", s.name, s.most)
 	}
-	b.WriteString("}\nreturn 0\n}\n\n// gemvChunk calls the row kernel for a weight type and T tokens. It must not be\n// inlined: its prologue is where a goroutine inside a loop of chunks can be\n// preempted.\n//\n//go:noinline\nfunc gemvChunk(w graph.DType, T int, a *gemvArgs) {\nswitch int(w)<<3 | T {\n")
+	b.WriteString("}\nreturn 0\n}\n\n// gemvChunk calls the row kernel for a weight type and T tokens. It must not be\n// inlined: its prologue is where a goroutine inside a loop of chunks can be\n// preempted.\n//\n//go:noinline\nfunc gemvChunk(w graph.DType, T int, a *gemvArgs) {\nswitch int(w)<<4 | T {\n")
 	for _, s := range gemvs {
 		for t := 1; t <= s.most; t++ {
-			fmt.Fprintf(&b, "case int(graph.%s)<<3 | %d:\ngemv%sT%dAVX512(a)\n", s.name, t, s.name, t)
+			fmt.Fprintf(&b, "case int(graph.%s)<<4 | %d:\ngemv%sT%dAVX512(a)\n", s.name, t, s.name, t)
 		}
 	}
 	b.WriteString("default:\npanic(\"kern: no row kernel\")\n}\n}\n")
