@@ -29,7 +29,7 @@ func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch
 // faster than the row kernels: measured with weights in memory, one thread.
 func panelFrom(t graph.DType) int {
 	switch {
-	case gemvs[t].prep == prepNone:
+	case uniform && formats[t].act == graph.F32:
 		return 1
 	case panelMin > 0:
 		return panelMin

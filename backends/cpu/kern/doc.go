@@ -22,12 +22,12 @@
 // 32 or 256 elements along k, j a group of 16 or 32 that shares a scale within
 // a block of 256.
 //
-// An output element is computed by the same instructions in the same order
-// whatever row range, worker count or neighbouring token it is computed with;
-// only the choice between the two AVX-512 algorithms depends on the number of
-// tokens, and [Uniform] removes that dependence. Nothing here allocates in
-// steady state or starts a goroutine, and no call stays in assembly for much
-// more than 100 µs.
+// Results do not depend on the row range, the worker count or the neighbouring
+// tokens. For quantized types [Mul] defines every bit, and the AVX-512 kernels
+// and plain Go keep to it. For plain types the two AVX-512 algorithms add in
+// different orders, so the number of tokens matters; [Uniform] removes that
+// dependence. Nothing here allocates in steady state or starts a goroutine, and
+// no call stays in assembly for much more than 100 µs.
 //
 // Beside the products stand [Attention] over the pages of a cache and functions
 // over vectors ([VectorsSupported]), both for AVX2 and AVX-512 from the same

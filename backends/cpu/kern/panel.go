@@ -115,18 +115,21 @@ func unpackQuants(p []byte, q *[32]int8, off, r int) {
 }
 
 // panelMin, if not 0, replaces the number of tokens from which on panels are
-// used. Uniform and tests set it.
+// used. Tests set it.
 var panelMin int
 
-// Uniform makes results independent of the number of tokens, bit for bit, by
-// using panels for one token as well as for many; without it a product of a
-// few tokens adds in another order than one of many. It makes products of one
-// token about half as fast. ScratchBytes changes, so it must be set before
-// programs are compiled and not beside other calls of the package.
+// uniform is set by Uniform.
+var uniform bool
+
+// Uniform makes products of F32, F16 and BF16 independent of the number of
+// tokens, bit for bit, as those of quantized types always are: it uses panels
+// for one token as well as for many. That makes products of one token with
+// these types about half as fast. ScratchBytes changes, so it must be set
+// before programs are compiled and not beside other calls of the package.
 func Uniform() (restore func()) {
-	old := panelMin
-	panelMin = 1
-	return func() { panelMin = old }
+	old := uniform
+	uniform = true
+	return func() { uniform = old }
 }
 
 // sideKind is what the panel kernels need beside the activation rows.
