@@ -653,7 +653,7 @@ func (f *rowNibble) stepper() *rowStepper {
 			c.VMOVDQU8_Z(first, k0, lo)
 			c.VMOVDQU8_Z(second, k1, part)
 		} else {
-			c.VMOVDQU32(first, lo)
+			load64(w, s.wBytes*pos, lo)
 			c.VMOVDQU32(second, part)
 		}
 		pick := func(index, to reg.VecVirtual, field int) {

@@ -163,11 +163,11 @@ func rowsTernary(b *superblock) *rowStepper {
 // rowsIQ4XS takes activations as twice the first halves of four groups of 32
 // and their second halves; sums are 8 int32 −128·Σ of 32 for each superblock.
 func rowsIQ4XS() *rowStepper {
-	var low, low4, low2, c32, values, half reg.VecVirtual
+	var low, low4, low2, c32, values, half, raw reg.VecVirtual
 	var shift4, shift2 [3]reg.VecVirtual
 	return newSuper("IQ4_XS", 136, 4, &superScales{d: 0}, func() {
 		low, low4, low2, c32 = splat("low0f", 0x0f0f0f0f), splat("low4", 15), splat("low2", 3), splat("c32", 32)
-		values, half = iq4Table(), c.YMM()
+		values, half, raw = iq4Table(), c.YMM(), c.ZMM()
 		for i := range shift4 {
 			group := func(lane int) uint32 {
 				if i == 2 {
@@ -200,8 +200,8 @@ func rowsIQ4XS() *rowStepper {
 			c.VMOVDQA32(half.AsZ(), v)
 		}
 		for h := range 2 {
-			q, top, sc := c.ZMM(), c.ZMM(), scale(h)
-			c.VMOVDQU32(at(w, 8+64*h), q)
+			q, top, sc := raw, c.ZMM(), scale(h)
+			load64(w, 8+64*h, q)
 			c.VPSRLD(operand.U8(4), q, top)
 			c.VPANDD(low, q, q)
 			c.VPANDD(low, top, top)
@@ -283,11 +283,11 @@ func rowsQ4K(five bool) *rowStepper {
 		name, block, quants, most = "Q5_K", 176, 48, 5
 	}
 	s := &rowStepper{name: name, super: true, wBytes: block, prefetch: 8192, most: most}
-	var low, bit4, head, sc, d, dmin reg.VecVirtual
+	var low, bit4, head, sc, d, dmin, raw reg.VecVirtual
 	var groups, shifts [4]reg.VecVirtual
 	first := [4]int{0, 1, 4, 5} // group in the lower half of 64 bytes; +2 in the upper
 	s.setup = func(int) {
-		low, head, sc, d, dmin = splat("low0f", 0x0f0f0f0f), c.ZMM(), c.ZMM(), c.XMM(), c.XMM()
+		low, head, sc, d, dmin, raw = splat("low0f", 0x0f0f0f0f), c.ZMM(), c.ZMM(), c.XMM(), c.XMM(), c.ZMM()
 		for i := range groups {
 			groups[i] = loadTable(fmt.Sprintf("group%d", first[i]), bytesOf(64, func(b int) byte {
 				if b%2 == 1 {
@@ -338,8 +338,8 @@ func rowsQ4K(five bool) *rowStepper {
 		}
 		for half := range 2 {
 			var q [2]reg.VecVirtual
-			q[0], q[1] = c.ZMM(), c.ZMM()
-			c.VMOVDQU32(at(w, block*pos+quants+64*half), q[0])
+			q[0], q[1] = raw, c.ZMM()
+			load64(w, block*pos+quants+64*half, q[0])
 			c.VPSRLD(operand.U8(4), q[0], q[1])
 			for p := range q {
 				c.VPANDD(low, q[p], q[p])
