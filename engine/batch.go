@@ -50,6 +50,7 @@ type Batch struct {
 	tokens, pos, seq, rows, full, ring graph.Tensor
 	feeds                              []backends.Feed
 	logits, hidden                     *graph.Tensor // of the last step
+	lost                               func() error  // says if the mapped file has lost bytes
 }
 
 // newBatch makes the feeds for the inputs that g has.
@@ -116,7 +117,8 @@ func (b *Batch) Limits() Limits { return b.limits }
 // Step appends each item's tokens to its sequence and computes the rows that
 // are wanted. Either all of it happens, or an error is returned and no sequence
 // has grown: *ContextError or *PagesError when there is no room,
-// *NonFiniteError when a wanted row is not finite, ctx.Err() when ctx ended.
+// *NonFiniteError when a wanted row is not finite, loaders.Model.Check's error
+// when the model file was cut short meanwhile, ctx.Err() when ctx ended.
 // In the steady state it allocates nothing.
 func (b *Batch) Step(ctx context.Context, items []Item) error {
 	if err := b.check(items); err != nil {
@@ -132,6 +134,11 @@ func (b *Batch) Step(ctx context.Context, items []Item) error {
 	b.fill(items)
 	if err := b.prog.Run(ctx, b.feeds); err != nil {
 		b.undo(items)
+		if b.lost != nil && ctx.Err() == nil {
+			if lost := b.lost(); lost != nil {
+				return lost // the fault has a reason
+			}
+		}
 		return err
 	}
 	b.logits, b.hidden = b.prog.Output("logits"), b.prog.Output("hidden")

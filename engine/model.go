@@ -225,6 +225,9 @@ func (m *Model) compile(g *graph.Graph, l Limits) (*Batch, MemoryReport, error) 
 	if err != nil {
 		return nil, r, errors.Join(err, prog.Close())
 	}
+	if m.File != nil {
+		b.lost = m.File.Check
+	}
 	return b, r, nil
 }
 

@@ -9,6 +9,7 @@ package ref
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"gonum.org/v1/gonum/blas"
@@ -94,8 +95,10 @@ func (p *program) prepare(v *graph.Value, w backends.Weights) error {
 	return nil
 }
 
-// Run implements backends.Program. It looks at ctx before each value.
+// Run implements backends.Program. It looks at ctx before each value. A fault in
+// the mapped file is a panic that eval makes an error.
 func (p *program) Run(ctx context.Context, feeds []backends.Feed) error {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	if err := backends.BindFeeds(p.inputs, feeds, p.max, p.dims, p.fed); err != nil {
 		return err
 	}
