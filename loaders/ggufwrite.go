@@ -139,6 +139,9 @@ func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Wr
 			te.File = path
 		}
 	}()
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("gguf: create %s: not a regular file", path) // a folder or device is not replaced
+	}
 	f, err := createTemp(path)
 	if err != nil {
 		return fmt.Errorf("gguf: %w", err)

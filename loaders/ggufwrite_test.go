@@ -156,6 +156,8 @@ func TestCreateFails(t *testing.T) {
 
 	err := Create(filepath.Join(t.TempDir(), "nosuch", "m.gguf"), NewMetadata(), nil, nil)
 	wantError(t, err, "nosuch")
+	dir := t.TempDir()
+	wantError(t, Create(dir, NewMetadata(), nil, nil), dir, "not a regular file")
 }
 
 // TestWriteRefusals checks that nothing is written that would not open.
