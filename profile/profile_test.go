@@ -196,7 +196,7 @@ func smollm(t testing.TB) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "smollm.gguf")
-	if err := synth.Write(path, shape, synth.Options{Type: "q4_0", Pure: true}); err != nil {
+	if err := synth.Write(t.Context(), path, shape, synth.Options{Type: "q4_0", Pure: true}); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -8,7 +8,7 @@
 // scales are chosen so that every product keeps activations near 1; what such a
 // model writes is noise.
 //
-//	err := synth.Write("small.gguf", shape, synth.Options{Type: "q4_k_m"})
+//	err := synth.Write(ctx, "small.gguf", shape, synth.Options{Type: "q4_k_m"})
 //
 // The same shape, type and seed give the same bytes, for any number of workers.
 package synth

@@ -128,7 +128,7 @@ func write(t *testing.T, name string, o Options) []byte {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := p.WriteTo(&b, o); err != nil {
+	if err := p.WriteTo(t.Context(), &b, o); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -203,7 +203,7 @@ func TestManyChunks(t *testing.T) {
 		to      *bytes.Buffer
 		workers int
 	}{{&a, 1}, {&b, 4}} {
-		if err := p.WriteTo(c.to, Options{Type: "f32", Workers: c.workers}); err != nil {
+		if err := p.WriteTo(t.Context(), c.to, Options{Type: "f32", Workers: c.workers}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,11 +211,11 @@ func TestManyChunks(t *testing.T) {
 		t.Error("another number of workers gives other bytes")
 	}
 	want := errors.New("full")
-	if err := p.WriteTo(&limited{left: 5 << 20, err: want}, Options{Type: "f32", Workers: 2}); !errors.Is(err, want) {
+	if err := p.WriteTo(t.Context(), &limited{left: 5 << 20, err: want}, Options{Type: "f32", Workers: 2}); !errors.Is(err, want) {
 		t.Errorf("a writer that fails: got %v, want %v", err, want)
 	}
 	path := filepath.Join(t.TempDir(), "small.gguf")
-	if err := p.Write(path, Options{Type: "f32"}); err != nil {
+	if err := p.Write(t.Context(), path, Options{Type: "f32"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -78,28 +79,29 @@ func elems(shape []int) int {
 	return n
 }
 
-// Write writes a file of the shape. It appears under its name when it is whole.
-func Write(path string, s Shape, o Options) error {
+// Write writes a file of the shape. It appears under its name when it is whole;
+// when ctx ends before, nothing is left.
+func Write(ctx context.Context, path string, s Shape, o Options) error {
 	p, err := NewPlan(s, o)
 	if err != nil {
 		return err
 	}
-	return p.Write(path, o)
+	return p.Write(ctx, path, o)
 }
 
 // Write writes the file of the plan at path.
-func (p *Plan) Write(path string, o Options) error {
+func (p *Plan) Write(ctx context.Context, path string, o Options) error {
 	done := 0
 	return loaders.Create(path, p.Shape.metadata(p.mixture), p.Tensors, func(w io.Writer, i int) error {
-		return p.data(w, i, o, &done)
+		return p.data(ctx, w, i, o, &done)
 	})
 }
 
 // WriteTo writes the file of the plan to w.
-func (p *Plan) WriteTo(w io.Writer, o Options) error {
+func (p *Plan) WriteTo(ctx context.Context, w io.Writer, o Options) error {
 	done := 0
 	return loaders.Write(w, p.Shape.metadata(p.mixture), p.Tensors, func(w io.Writer, i int) error {
-		return p.data(w, i, o, &done)
+		return p.data(ctx, w, i, o, &done)
 	})
 }
 
@@ -107,7 +109,7 @@ func (p *Plan) WriteTo(w io.Writer, o Options) error {
 const chunk = 1 << 20
 
 // data writes tensor i: workers make chunks ahead, which are written in order.
-func (p *Plan) data(w io.Writer, i int, o Options, done *int) error {
+func (p *Plan) data(ctx context.Context, w io.Writer, i int, o Options, done *int) error {
 	t, info := p.tensors[i], p.Tensors[i]
 	total, err := info.Bytes()
 	if err != nil {
@@ -161,6 +163,9 @@ func (p *Plan) data(w io.Writer, i int, o Options, done *int) error {
 		group.Wait() //nolint:errcheck // the workers return no error
 	}()
 	for c := range chunks {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		buf := <-ready[c%workers]
 		n, err := w.Write(buf)
 		if err != nil {

@@ -55,6 +55,9 @@ itself. The same shape, type and seed give the same bytes.`,
 }
 
 func writeSynth(cmd *cobra.Command, name, out string, o synth.Options) error {
+	if o.Workers < 0 || o.Workers > maxThreads {
+		return usagef("--threads is %d, want 0 (the default) to %d", o.Workers, maxThreads)
+	}
 	shape, err := synth.Lookup(name)
 	if err != nil {
 		return unknownName(err)
@@ -75,7 +78,7 @@ func writeSynth(cmd *cobra.Command, name, out string, o synth.Options) error {
 		}
 	}
 	start := time.Now()
-	err = p.Write(out, o)
+	err = p.Write(cmd.Context(), out, o)
 	bar.done()
 	if err != nil {
 		return err
