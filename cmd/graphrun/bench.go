@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
@@ -63,6 +64,8 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 		return usagef("-o is %q, want one of %v", f.output, benchOutputs)
 	case f.prompt < 0 || f.gen < 0 || f.depth < 0 || f.chunk < 0:
 		return usagef("-p, -n, -d and --chunk must not be negative")
+	case max(f.prompt, f.gen, f.depth) > 1<<30:
+		return usagef("-p, -n and -d must not be above %d", 1<<30)
 	case f.prompt+f.gen == 0 || f.reps < 1:
 		return usagef("nothing to measure: want -r of at least 1, and -p or -n above 0")
 	}
@@ -129,7 +132,7 @@ func (f *benchFlags) describe(m *engine.Model, path string) *benchResult {
 }
 
 // measure runs the repetitions.
-func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResult) error {
+func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResult) (err error) {
 	ctx := cmd.Context()
 	roof := newRoof(m, res.Threads)
 	res.BytesPerToken, res.MACsPerToken = roof.bytes, roof.macs
@@ -138,11 +141,11 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 	var reads, peaks []float64
 	for rep := range f.reps + 1 {
 		if rep == 1 && f.profile != "" {
-			stop, err := startProfile(f.profile)
-			if err != nil {
-				return err
+			stop, err2 := startProfile(m, f.profile)
+			if err2 != nil {
+				return err2
 			}
-			defer stop()
+			defer func() { err = errors.Join(err, stop(err == nil)) }()
 		}
 		one, err := f.once(ctx, m)
 		if err != nil {
@@ -242,17 +245,21 @@ func madeUp(n, from, step, vocab int) []int32 {
 	return ids
 }
 
-func startProfile(path string) (stop func(), err error) {
-	out, err := os.Create(path)
+func startProfile(m *engine.Model, path string) (stop func(ok bool) error, err error) {
+	out, err := createOutput(io.Discard, path, modelFiles(m)...)
 	if err != nil {
 		return nil, err
 	}
 	if err := pprof.StartCPUProfile(out); err != nil {
-		out.Close()
+		out.discard()
 		return nil, fmt.Errorf("profile: %w", err)
 	}
-	return func() {
+	return func(ok bool) error {
 		pprof.StopCPUProfile()
-		out.Close()
+		if ok {
+			return out.commit()
+		}
+		out.discard()
+		return nil
 	}, nil
 }

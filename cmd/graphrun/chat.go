@@ -91,7 +91,7 @@ func (f *chatFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer s.Close()
-	c := &conversation{s: s, gen: gen, out: cmd.OutOrStdout(), errOut: cmd.ErrOrStderr(), system: f.system, temp: f.temp}
+	c := &conversation{s: s, gen: gen, out: cmd.OutOrStdout(), errOut: cmd.ErrOrStderr(), system: f.system, temp: f.temp, keep: modelFiles(m)}
 	c.reset()
 	return c.loop(cmd)
 }
@@ -129,7 +129,8 @@ type conversation struct {
 	lines  lineReader
 	system string
 	temp   float64
-	tty    bool // output is a terminal
+	tty    bool     // output is a terminal
+	keep   []string // the model: not to be written over
 
 	interrupts chan struct{} // Ctrl-C
 	done       <-chan struct{}
@@ -375,7 +376,7 @@ func (c *conversation) save(path string) error {
 	if err != nil {
 		return err
 	}
-	out, err := createOutput(path)
+	out, err := createOutput(c.out, path, c.keep...)
 	if err != nil {
 		return err
 	}
@@ -394,7 +395,7 @@ func (c *conversation) load(path string) error {
 	if path == "" {
 		return errors.New("/load needs a file name")
 	}
-	b, err := os.ReadFile(path)
+	b, err := readAtMost(nil, path, maxInput)
 	if err != nil {
 		return err
 	}

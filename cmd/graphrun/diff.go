@@ -83,7 +83,8 @@ func (f *diffFlags) load(cmd *cobra.Command, path string) (*graph.Graph, error) 
 	n, _ := io.ReadFull(in, head) // a folder or a short file is no text form
 	in.Close()
 	if !bytes.Equal(head[:n], []byte("graph ")) {
-		return f.graph(cmd, path)
+		g, _, err := f.graph(cmd, path)
+		return g, err
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

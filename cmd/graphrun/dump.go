@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"graphrun/backends/cpu"
 	"graphrun/engine"
@@ -37,6 +38,16 @@ func (d *dumpFlags) register(cmd *cobra.Command) {
 	d.modelFlags.register(cmd)
 }
 
+// unused refuses a flag that says nothing without --dump.
+func (d *dumpFlags) unused(cmd *cobra.Command) error {
+	name := ""
+	cmd.Flags().Visit(func(f *pflag.Flag) { name = f.Name })
+	if name == "" {
+		return nil
+	}
+	return usagef("--%s needs --dump or a command; see graphrun --help", name)
+}
+
 func (d *dumpFlags) run(cmd *cobra.Command, args []string) error {
 	if !isOneOf(d.format, dumpFormats) {
 		return usagef("--dump is %q, want one of %v", d.format, dumpFormats)
@@ -54,7 +65,7 @@ func (d *dumpFlags) run(cmd *cobra.Command, args []string) error {
 	if d.format == "html" {
 		return d.html(cmd, path)
 	}
-	g, err := d.graph(cmd, path)
+	g, bound, err := d.graph(cmd, path)
 	if err != nil {
 		return err
 	}
@@ -69,12 +80,12 @@ func (d *dumpFlags) run(cmd *cobra.Command, args []string) error {
 	case "json":
 		err = g.WriteJSON(&buf, g.Bound)
 	case "summary":
-		err = writeSummary(&buf, g)
+		err = writeSummary(&buf, g, bound)
 	}
 	if err != nil {
 		return err
 	}
-	return writeOutput(cmd, d.out, buf.Bytes())
+	return writeOutput(cmd, d.out, buf.Bytes(), path)
 }
 
 func (d *dumpFlags) knownPass() error {
@@ -110,12 +121,13 @@ func (d *dumpFlags) html(cmd *cobra.Command, path string) error {
 	if err := h.WriteHTML(&buf, filepath.Base(m.File.Path)); err != nil {
 		return err
 	}
-	return writeOutput(cmd, d.out, buf.Bytes())
+	return writeOutput(cmd, d.out, buf.Bytes(), path)
 }
 
-// graph compiles the model and returns its graph after the wanted pass. The
-// dump does not run it, so a model beyond the machine's memory is fine.
-func (d *dumpFlags) graph(cmd *cobra.Command, path string) (*graph.Graph, error) {
+// graph compiles the model and returns its graph after the wanted pass, and the
+// sizes it was compiled for. The dump does not run it, so a model beyond the
+// machine's memory is fine.
+func (d *dumpFlags) graph(cmd *cobra.Command, path string) (*graph.Graph, graph.Dims, error) {
 	var after *graph.Graph
 	m, err := d.open(cmd, path, func(o *engine.Options) {
 		o.Threads, o.Overcommit = 1, true
@@ -126,16 +138,17 @@ func (d *dumpFlags) graph(cmd *cobra.Command, path string) (*graph.Graph, error)
 		}
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer m.Close()
+	final := m.Program().Graph()
 	switch d.pass {
 	case "":
-		return m.Program().Graph(), nil
+		after = final
 	case "build":
-		return m.Graph, nil
+		after = m.Graph
 	}
-	return after, nil
+	return after, final.Bound, nil
 }
 
 // list prints the pass table with what each pass did and took.
@@ -172,8 +185,8 @@ func yesNo(b bool) string {
 
 // writeSummary counts the graph for a decode step of one token and for the
 // largest step the plan was made for.
-func writeSummary(w io.Writer, g *graph.Graph) error {
-	if g.Bound == nil {
+func writeSummary(w io.Writer, g *graph.Graph, bound graph.Dims) error {
+	if bound == nil {
 		s, err := graph.Summarize(g, nil)
 		if err != nil {
 			return err
@@ -182,14 +195,14 @@ func writeSummary(w io.Writer, g *graph.Graph) error {
 		return err
 	}
 	one := graph.Dims{}
-	for k, n := range g.Bound {
+	for k, n := range bound {
 		one[k] = n
 	}
 	one["T"], one["R"] = 1, 1
 	for _, part := range []struct {
 		title string
 		dims  graph.Dims
-	}{{"one token", one}, {"largest step", g.Bound}} {
+	}{{"one token", one}, {"largest step", bound}} {
 		s, err := graph.Summarize(g, part.dims)
 		if err != nil {
 			return err

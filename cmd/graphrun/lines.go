@@ -60,6 +60,7 @@ func (p *pipeReader) read(ctx context.Context, _ string) (string, error) {
 				}
 				if err != nil {
 					p.lines <- readLine{err: err}
+					close(p.lines)
 					return
 				}
 			}
@@ -67,7 +68,10 @@ func (p *pipeReader) read(ctx context.Context, _ string) (string, error) {
 	}
 	for presses := 0; ; {
 		select {
-		case l := <-p.lines:
+		case l, ok := <-p.lines:
+			if !ok {
+				return "", io.EOF
+			}
 			return l.text, l.err
 		case <-ctx.Done():
 			return "", ctx.Err()

@@ -62,7 +62,7 @@ func writeLogits(cmd *cobra.Command, m *engine.Model, ids []int32, path string) 
 	if have := m.Limits().Context; len(ids) > have {
 		return &engine.ContextError{Have: have, Want: len(ids)}
 	}
-	out, err := createOutput(path)
+	out, err := createOutput(cmd.OutOrStdout(), path, modelFiles(m)...)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -22,6 +23,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	code := execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -29,7 +31,18 @@ func main() {
 
 // execute runs the command line and returns the exit code. Errors are one line
 // on errOut.
-func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) (code int) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }: // the runtime's fault
+			fmt.Fprintln(errOut, "graphrun: reading a model file failed: it was cut short meanwhile, or its disk fails")
+			code = exitFailed
+		default:
+			panic(r)
+		}
+	}()
 	root := rootCmd()
 	root.SetArgs(args)
 	root.SetIn(in)

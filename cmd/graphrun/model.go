@@ -37,11 +37,14 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.force, "force", false, "open a model that the machine's memory cannot hold")
 }
 
+// maxThreads is more than any machine has cores.
+const maxThreads = 1024
+
 // options checks the flags and returns them as engine options.
 func (f *modelFlags) options() (engine.Options, error) {
 	o := engine.Options{Backend: f.backend, Threads: f.threads, Context: f.context, Overcommit: f.force}
-	if f.threads < 0 {
-		return o, usagef("--threads is %d, want 0 (the default) or more", f.threads)
+	if f.threads < 0 || f.threads > maxThreads {
+		return o, usagef("--threads is %d, want 0 (the default) to %d", f.threads, maxThreads)
 	}
 	switch f.check {
 	case "", "false":
@@ -145,7 +148,7 @@ func looksLikeModel(arg string) bool {
 func mustExist(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		if os.IsNotExist(err) {
-			return fmt.Errorf("model %s: no such file or folder (a text that has a / in it goes to -f FILE or standard input)", path)
+			return fmt.Errorf("model %s: no such file or folder", path)
 		}
 		return err
 	}

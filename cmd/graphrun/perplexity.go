@@ -1,10 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -32,10 +31,10 @@ find the same token likeliest. A base is the model before it was quantized.`,
 			if !isOneOf(output, []string{"text", "json"}) {
 				return usagef("-o is %q, want text or json", output)
 			}
-			if window < 0 {
-				return usagef("--window is %d, want 2 or more, or 0 for the default", window)
+			if window != 0 && window < 4 {
+				return usagef("--window is %d, want 4 or more, or 0 for the default", window)
 			}
-			text, err := readText(cmd, args[1])
+			text, err := readInput(cmd, args[1])
 			if err != nil {
 				return err
 			}
@@ -52,7 +51,7 @@ find the same token likeliest. A base is the model before it was quantized.`,
 				return err
 			}
 			defer m.Close()
-			tokens := m.Encode(text)
+			tokens := m.Encode(string(text))
 			var bar *progress
 			o := engine.PerplexityOptions{Window: window, Progress: func(done, windows int, p engine.Perplexity) {
 				if bar == nil {
@@ -91,20 +90,8 @@ find the same token likeliest. A base is the model before it was quantized.`,
 	return cmd
 }
 
-// readText reads a file, or standard input for "-".
-func readText(cmd *cobra.Command, path string) (string, error) {
-	var b []byte
-	var err error
-	if path == "-" {
-		b, err = io.ReadAll(cmd.InOrStdin())
-	} else {
-		b, err = os.ReadFile(path)
-	}
-	return string(b), err
-}
-
 func printPerplexity(cmd *cobra.Command, output string, p engine.Perplexity, d *engine.Divergence) error {
-	w := cmd.OutOrStdout()
+	var w bytes.Buffer
 	if output == "json" {
 		type perplexity struct {
 			Value   float64 `json:"perplexity"`
@@ -126,13 +113,16 @@ func printPerplexity(cmd *cobra.Command, output string, p engine.Perplexity, d *
 			b := perplexity{d.Base.Value, d.Base.Error, d.Base.Mean, d.Base.Tokens, d.Base.Windows}
 			out.Base, out.KL, out.KLError, out.KLMax, out.Top1, out.Top1Error = &b, &d.KL, &d.KLError, &d.KLMax, &d.Top1, &d.Top1Error
 		}
-		return json.NewEncoder(w).Encode(out)
+		if err := json.NewEncoder(&w).Encode(out); err != nil {
+			return err
+		}
+		return writeOutput(cmd, "", w.Bytes())
 	}
-	fmt.Fprintf(w, "perplexity %.4f +- %.4f over %d tokens in %d windows\n", p.Value, p.Error, p.Tokens, p.Windows)
+	fmt.Fprintf(&w, "perplexity %.4f +- %.4f over %d tokens in %d windows\n", p.Value, p.Error, p.Tokens, p.Windows)
 	if d != nil {
-		fmt.Fprintf(w, "base       %.4f +- %.4f\n", d.Base.Value, d.Base.Error)
-		fmt.Fprintf(w, "divergence %.6f +- %.6f nats (KL, mean), %.6f at most\n", d.KL, d.KLError, d.KLMax)
-		fmt.Fprintf(w, "same top token %.2f %% +- %.2f %%\n", 100*d.Top1, 100*d.Top1Error)
+		fmt.Fprintf(&w, "base       %.4f +- %.4f\n", d.Base.Value, d.Base.Error)
+		fmt.Fprintf(&w, "divergence %.6f +- %.6f nats (KL, mean), %.6f at most\n", d.KL, d.KLError, d.KLMax)
+		fmt.Fprintf(&w, "same top token %.2f %% +- %.2f %%\n", 100*d.Top1, 100*d.Top1Error)
 	}
-	return nil
+	return writeOutput(cmd, "", w.Bytes())
 }

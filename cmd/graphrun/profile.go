@@ -99,6 +99,15 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 	if !ok {
 		return usagef("--backend %s cannot be profiled, cpu can", f.backend)
 	}
+	for _, path := range []string{f.out, f.trace, f.cpu} { // before the work
+		if path != "" {
+			out, err := createOutput(io.Discard, path, modelFiles(m)...)
+			if err != nil {
+				return err
+			}
+			out.discard()
+		}
+	}
 	threads := f.threads
 	if threads == 0 {
 		threads = defaultThreads()
@@ -155,7 +164,7 @@ func (p *profiler) measure(cmd *cobra.Command) error {
 	p.seq.Drop()
 	p.seq = p.m.Cache().NewSequence()
 	if p.cpu != "" {
-		out, err := createOutput(p.cpu)
+		out, err := createOutput(io.Discard, p.cpu, modelFiles(p.m)...)
 		if err != nil {
 			return err
 		}
@@ -324,7 +333,7 @@ func (p *profiler) files(cmd *cobra.Command) error {
 		if err := f.write(&b); err != nil {
 			return err
 		}
-		if err := writeOutput(cmd, f.path, b.Bytes()); err != nil {
+		if err := writeOutput(cmd, f.path, b.Bytes(), modelFiles(p.m)...); err != nil {
 			return err
 		}
 	}

@@ -23,9 +23,12 @@ children's stories is used, which is part of the program.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if d.format == "" {
+			if !cmd.Flags().Changed("dump") {
 				if len(args) > 0 {
 					return usagef("unknown command %q; see graphrun --help (to dump a model's graph: graphrun --dump %s)", args[0], args[0])
+				}
+				if err := d.unused(cmd); err != nil {
+					return err
 				}
 				return cmd.Help()
 			}

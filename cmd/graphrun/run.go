@@ -45,6 +45,9 @@ func (f *sampleFlags) options() (engine.GenerateOptions, error) {
 	if f.max < 0 {
 		return engine.GenerateOptions{}, usagef("-n is %d, want 0 (no limit) or more", f.max)
 	}
+	if f.seed < -1 {
+		return engine.GenerateOptions{}, usagef("--seed is %d, want 0 or more, or -1 for a new one", f.seed)
+	}
 	if f.seed < 0 {
 		f.seed = int64(rand.Uint32())
 	}
@@ -136,6 +139,8 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 func (f *runFlags) arguments(cmd *cobra.Command, args []string) (path, prompt string, err error) {
 	given := f.tokens != "" // a prompt is there
 	switch {
+	case given && f.file != "":
+		return "", "", usagef("a prompt is given twice: by --tokens and by --file")
 	case len(args) == 2:
 		if given || f.file != "" {
 			return "", "", usagef("a prompt is given twice: as argument %q and by --tokens or --file", args[1])
@@ -144,6 +149,9 @@ func (f *runFlags) arguments(cmd *cobra.Command, args []string) (path, prompt st
 	case len(args) == 1 && (looksLikeModel(args[0]) || given || f.file != ""):
 		path = args[0]
 		if err := mustExist(path); err != nil {
+			if !given && f.file == "" {
+				err = fmt.Errorf("%w (a text that has a / in it goes to -f FILE or standard input)", err)
+			}
 			return "", "", err
 		}
 	case len(args) == 1:
@@ -158,15 +166,13 @@ func (f *runFlags) arguments(cmd *cobra.Command, args []string) (path, prompt st
 
 // read returns the prompt of -f FILE or of standard input.
 func (f *runFlags) read(cmd *cobra.Command) (string, error) {
-	if f.file != "" {
-		b, err := os.ReadFile(f.file)
-		return string(b), err
+	path := f.file
+	if path == "" {
+		if path = "-"; inputIsTerminal(cmd) {
+			return "", usagef("no prompt: give one as an argument, by -f FILE or on standard input")
+		}
 	}
-	in := cmd.InOrStdin()
-	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		return "", usagef("no prompt: give one as an argument, by -f FILE or on standard input")
-	}
-	b, err := io.ReadAll(in)
+	b, err := readInput(cmd, path)
 	return string(b), err
 }
 

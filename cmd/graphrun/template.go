@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -43,11 +42,11 @@ code is 1.`,
 			var data []byte
 			switch {
 			case input != "" && input != "-":
-				data, err = os.ReadFile(input)
+				data, err = readInput(cmd, input)
 			case inputIsTerminal(cmd):
 				return usagef("no input: give a file by --input or a JSON object on standard input")
 			default:
-				data, err = io.ReadAll(cmd.InOrStdin())
+				data, err = readInput(cmd, "-")
 			}
 			if err != nil {
 				return err

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,7 +92,7 @@ func textArg(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
 	}
-	b, err := io.ReadAll(cmd.InOrStdin())
+	b, err := readInput(cmd, "-")
 	return string(b), err
 }
 
@@ -100,13 +102,16 @@ func inputIsTerminal(cmd *cobra.Command) bool {
 }
 
 func tokenizeJSON(cmd *cobra.Command, w io.Writer, tok *loaders.Tokenizer, opt loaders.EncodeOptions) error {
-	var texts []string
-	if err := decodeOne(cmd.InOrStdin(), &texts); err != nil {
+	var texts []*string
+	if err := decodeInput(cmd, &texts); err != nil {
 		return fmt.Errorf("standard input: want a JSON array of strings: %w", err)
 	}
 	out := make([][]int32, len(texts))
 	for i, s := range texts {
-		out[i] = tok.Encode(s, opt)
+		if s == nil {
+			return fmt.Errorf("standard input: want a JSON array of strings: text %d is null", i)
+		}
+		out[i] = tok.Encode(*s, opt)
 		if out[i] == nil {
 			out[i] = []int32{}
 		}
@@ -114,14 +119,40 @@ func tokenizeJSON(cmd *cobra.Command, w io.Writer, tok *loaders.Tokenizer, opt l
 	return json.NewEncoder(w).Encode(out)
 }
 
-// decodeOne reads exactly one JSON value.
-func decodeOne(r io.Reader, v any) error {
-	d := json.NewDecoder(r)
+// decodeInput reads exactly one JSON value from standard input.
+func decodeInput(cmd *cobra.Command, v any) error {
+	b, err := readInput(cmd, "-")
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
 	if err := d.Decode(v); err != nil {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return fmt.Errorf("there is more after the value")
+	}
+	return nil
+}
+
+// idList is a JSON array of token ids, none of them null.
+type idList []int32
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *idList) UnmarshalJSON(b []byte) error {
+	var list []*int32
+	if err := json.Unmarshal(b, &list); err != nil {
+		return err
+	}
+	if list == nil {
+		return errors.New("found null")
+	}
+	*l = make(idList, len(list))
+	for i, id := range list {
+		if id == nil {
+			return errors.New("found null")
+		}
+		(*l)[i] = *id
 	}
 	return nil
 }
@@ -218,8 +249,8 @@ func checkIDs(tok *loaders.Tokenizer, ids []int32) error {
 }
 
 func detokenizeJSON(cmd *cobra.Command, tok *loaders.Tokenizer, opt loaders.DecodeOptions) error {
-	var lists [][]int32
-	if err := decodeOne(cmd.InOrStdin(), &lists); err != nil {
+	var lists []idList
+	if err := decodeInput(cmd, &lists); err != nil {
 		return fmt.Errorf("standard input: want a JSON array of arrays of token ids: %w", err)
 	}
 	out := make([]string, len(lists))

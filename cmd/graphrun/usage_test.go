@@ -42,6 +42,15 @@ func TestUsage(t *testing.T) {
 		{"run " + model + " hi --passes -memplan", "required"},
 		{"inspect " + model + " -o xml", `"xml"`},
 		{"--dump=pdf " + model, `"pdf"`},
+		{"--dump= " + model, `--dump is ""`},
+		{"--pass cse", "--pass needs --dump"},
+		{"-o x", "--output needs --dump"},
+		{"run " + model + " hi -t 99999999999", "0 (the default) to 1024"},
+		{"run " + model + " hi --seed -2", "--seed is -2"},
+		{"run " + model + " --tokens 1 -f prompt.txt", "twice"},
+		{"perplexity " + model + " text.txt --window 3", "--window is 3, want 4 or more"},
+		{"bench " + model + " -p 9223372036854775807", "-p, -n and -d"},
+		{"synth tiny-llama --type q8_0 -o " + out + " -t -5", "--threads is -5"},
 		{"--dump --pass nosuch " + model, `unknown pass "nosuch"; known: [build constfold`},
 	} {
 		refused(t, exitUsage, strings.Fields(c.args), c.parts)
