@@ -19,7 +19,7 @@ func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch
 	case T < panelFrom(w.Type) && formats[w.Type].act != graph.F32:
 		mulQuantRows(y, ldy, w, x, ldx, T, lo, hi, scratch)
 	case T < panelFrom(w.Type):
-		mulRows(&gemvs[w.Type], y, ldy, w, x, ldx, T, lo, hi, scratch)
+		mulRows(y, ldy, w, x, ldx, T, lo, hi)
 	default:
 		mulPanels(y, ldy, w, x, ldx, T, lo, hi, scratch)
 	}
@@ -44,10 +44,6 @@ var panelFroms = [graph.Q8]uint8{
 	graph.IQ4_XS: 5, graph.IQ3_S: 5, graph.TQ1_0: 5, graph.TQ2_0: 7,
 }
 
-// rowPad keeps tokens from lying a multiple of 4096 bytes apart, which makes
-// them compete for the same places of the first-level cache.
-const rowPad = 64
-
 func scratchBytes(w *Mat, T int) int {
 	if !features.avx512 {
 		if features.avx2 {
@@ -56,12 +52,8 @@ func scratchBytes(w *Mat, T int) int {
 		return 0
 	}
 	need := 0
-	switch from := panelFrom(w.Type); {
-	case from == 1:
-	case formats[w.Type].act != graph.F32:
+	if from := panelFrom(w.Type); from > 1 && formats[w.Type].act != graph.F32 {
 		need = rowScratch(w.Type, w.K, min(T, from-1))
-	default:
-		need = min(T, from-1) * (gemvs[w.Type].preparedBytes(w.Type, w.K) + rowPad)
 	}
 	if T >= panelFrom(w.Type) {
 		need = max(need, panelScratch(w, T))

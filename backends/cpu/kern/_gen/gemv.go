@@ -39,13 +39,7 @@ type stepper struct {
 var masks [3]reg.Register
 
 func genGEMV() {
-	steppers := []*stepper{stepQ8_0()}
-	for _, f := range nibbleFormats {
-		steppers = append(steppers, stepNibble(f))
-	}
-	steppers = append(steppers, stepQ4K(false), stepQ4K(true), step16(superQ6K()), step16(superQ2K()), step16(superQ3K()),
-		stepTernary(superTQ1()), stepTernary(superTQ2()), stepIQ4XS(), stepIQ3S(),
-		stepFloat("F32", 4), stepFloat("F16", 2), stepFloat("BF16", 2))
+	steppers := []*stepper{stepFloat("F32", 4), stepFloat("F16", 2), stepFloat("BF16", 2)}
 	gemvs = gemvs[:0]
 	for _, s := range steppers {
 		if s.most == 0 {
@@ -150,64 +144,6 @@ func gemv(s *stepper, n int) {
 	c.JNZ(operand.LabelRef("row"))
 	c.VZEROUPPER()
 	c.RET()
-}
-
-// stepQ8_0 takes four blocks, 136 bytes. Prepared activations as in
-// stepNibble.
-func stepQ8_0() *stepper {
-	var flip, scales, a, b reg.VecVirtual
-	var gather [2]reg.VecVirtual
-	var last reg.Register
-	s := &stepper{
-		name: "Q8_0", wBytes: 136, xBytes: 256, prefetch: 8192,
-		doc: "\t\t(−128·Σx + Σ (w xor 128)·x) · (f32(d)·dx)   per lane of 8 elements",
-	}
-	s.setup = func() {
-		a, b = c.ZMM(), c.ZMM()
-		flip = splat("flip80", 0x80808080)
-		scales = loadTable("dwQ8_0", wordsOf(32, func(i int) uint16 { return uint16(i / 4 % 4 * 17) }))
-		for h := range gather {
-			gather[h] = loadTable(fmt.Sprintf("q8half%d", h), bytesOf(64, func(i int) byte { return byte(i/16*34+2+16*h+i%16) & 127 }))
-		}
-		last = c.K()
-		r := c.GP32()
-		c.MOVL(operand.U32(0x80), r)
-		c.KMOVW(r, last)
-	}
-	s.step = func(w reg.GPVirtual, x tokens, acc []reg.VecVirtual, tail bool) {
-		d := c.ZMM()
-		if tail {
-			c.VMOVDQU8_Z(at(w, 0), masks[0], a)
-			c.VMOVDQU8_Z(at(w, 64), masks[1], b)
-		} else {
-			load64(w, 0, a)
-			load64(w, 64, b)
-		}
-		c.VMOVDQA32(scales, d)
-		c.VPERMI2W(b, a, d)
-		c.VCVTPH2PS(d.AsY(), d)
-		var q [2]reg.VecVirtual
-		for h := range q {
-			q[h] = c.ZMM()
-			c.VMOVDQA32(gather[h], q[h])
-			c.VPERMI2B(b, a, q[h])
-			if h == 1 && !tail {
-				// The last 8 bytes of the fourth block lie beyond both loads.
-				c.VPBROADCASTQ(at(w, 128), last, q[h])
-			}
-			c.VPXORD(flip, q[h], q[h])
-		}
-		for t := range acc {
-			i, f := c.ZMM(), c.ZMM()
-			c.VMOVDQU32(x.at(t, 128), i)
-			c.VPDPBUSD(x.at(t, 0), q[0], i)
-			c.VPDPBUSD(x.at(t, 64), q[1], i)
-			c.VCVTDQ2PS(i, i)
-			c.VMULPS(x.at(t, 192), d, f)
-			c.VFMADD231PS(f, i, acc[t])
-		}
-	}
-	return s
 }
 
 // stepFloat takes 64 plain elements, with f32 activations as they are. A tail

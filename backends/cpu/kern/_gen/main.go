@@ -32,7 +32,6 @@ var groups = map[string]func(){
 	"rows":    genRows,
 	"gemv":    genGEMV,
 	"unpack":  genUnpack,
-	"prep":    genPrep,
 	"roof":    genRoof,
 	"quant":   genQuant,
 	"attn":    genAttn,
