@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -92,6 +93,23 @@ func TestInterrupted(t *testing.T) {
 	}
 	if names := left(t, dir); len(names) > 0 {
 		t.Errorf("left behind: %v", names)
+	}
+}
+
+// Each verb has an example that begins with it, and a place in the README.
+func TestVerbs(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range rootCmd().Commands() {
+		name := c.Name()
+		if !strings.Contains(c.Example, "graphrun "+name+" ") && !strings.HasSuffix(c.Example, "graphrun "+name) {
+			t.Errorf("the example of %s is %q", name, c.Example)
+		}
+		if !strings.Contains(string(readme), "`"+name+" ") && !strings.Contains(string(readme), "`"+name+"`") {
+			t.Errorf("the README has no verb %s", name)
+		}
 	}
 }
 
