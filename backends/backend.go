@@ -50,6 +50,11 @@ type Options struct {
 	// Finite looks at every value when it is computed: Run returns a *ValueError
 	// for the first that is not finite. A step then takes up to twice as long.
 	Finite bool
+	// Deterministic makes the bits of a result independent of how a text is cut
+	// into steps and of what else is in them. Without it that holds for graphs
+	// with quantized activations only; those of plain weights alone then
+	// multiply single tokens about twice as fast.
+	Deterministic bool
 	// OnPass is called after each pass with what it did and the graph.
 	OnPass func(s graph.PassStat, g *graph.Graph)
 }

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"graphrun/backends/cpu/kern"
 	"graphrun/graph"
 	"graphrun/internal/shared"
+	"graphrun/loaders"
 )
 
 type golden struct {
@@ -248,20 +248,18 @@ func TestWindowReport(t *testing.T) {
 	}
 }
 
-// chunkBound is the difference that cutting a text may make. Products of
-// quantized weights are the same bits for any number of tokens, and so are all
-// products of the plain kernels and of uniform ones. Others sum in an order
-// that depends on the number of tokens, which is seen in the last bits of f32.
-// Where only some weights are quantized, such a bit can turn into a step of the
-// rounding to 8 bits, and these models of random weights enlarge it to tenths.
-func chunkBound(name, backend string) float64 {
-	switch {
-	case backend == "cpu, uniform", backend == "cpu" && (plainKernels || strings.HasPrefix(name, "llama-quant")):
-		return 0
-	case backend == "cpu" && strings.Contains(name, "-q"):
-		return 0.5
+// chunkBound is the difference that cutting a text may make: none, but where
+// single tokens of models with plain weights alone add in an order of their
+// own, or where the reference multiplies by blocks.
+func chunkBound(m *Model, backend string) float64 {
+	if backend == "ref" || backend == "cpu" && !plainKernels && !m.quantized() {
+		return 1e-3
 	}
-	return 1e-3
+	return 0
+}
+
+func (m *Model) quantized() bool {
+	return slices.ContainsFunc(m.File.Tensors, func(t *loaders.Tensor) bool { return t.DType.Quantized() })
 }
 
 // TestChunks: the same logits however a text is cut, after a cut to the middle,
@@ -271,13 +269,10 @@ func TestChunks(t *testing.T) {
 		t.Skip("about numbers, and minutes long under the race detector")
 	}
 	for _, name := range []string{"stories260K-f32", "llama-gqa", "llama-quant-q4_k-pure", "llama-quant-q6_k", "stories260K-q8_0", "gemma3-1b-like", "gemma4-e2b-like", "gemma4-26b-a4b-like"} {
-		for _, backend := range []string{"ref", "cpu", "cpu, uniform"} {
+		for _, backend := range []string{"ref", "cpu", "cpu, deterministic"} {
 			t.Run(name+"/"+backend, func(t *testing.T) {
-				kind, uniform := strings.CutSuffix(backend, ", uniform")
-				if uniform {
-					defer kern.Uniform()()
-				}
-				o := Options{Backend: kind, Threads: 1, Context: 512, MaxRows: 512, MaxSeqs: 3, KV: graph.F32}
+				kind, deterministic := strings.CutSuffix(backend, ", deterministic")
+				o := Options{Backend: kind, Deterministic: deterministic, Threads: 1, Context: 512, MaxRows: 512, MaxSeqs: 3, KV: graph.F32}
 				m, g := openGolden(t, name, o)
 				one := m.NewSession()
 				defer one.Close()
@@ -287,7 +282,7 @@ func TestChunks(t *testing.T) {
 						t.Errorf("the largest difference from the float64 logits is %g", d)
 					}
 				}
-				bound := chunkBound(name, backend)
+				bound := chunkBound(m, backend)
 				off := map[string]float64{}
 				check := func(what string, got, want []float32) {
 					t.Helper()

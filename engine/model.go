@@ -53,6 +53,11 @@ type Options struct {
 	// Keep lets the values inside the graph be looked at after a step: the
 	// program is then a backends.Inspector. It costs the memory of all of them.
 	Keep bool
+	// Deterministic makes logits independent, bit for bit, of how a text is cut
+	// into chunks and of what else is in the batch, as they are anyway for
+	// models with quantized matrices. Models of F32, F16 or BF16 alone write
+	// tokens at about half the speed with it.
+	Deterministic bool
 	// Overcommit opens a model that the machine cannot hold, with a warning.
 	Overcommit bool
 }
@@ -213,7 +218,7 @@ func (m *Model) compile(g *graph.Graph, l Limits) (*Batch, MemoryReport, error) 
 		m.warn("%v; opened all the same", err)
 	}
 	prog, err := m.backend.Compile(g, weights{m.File}, backends.Options{Threads: m.o.Threads, Dims: dims,
-		Off: m.o.Off, Check: m.o.Check, Keep: m.o.Keep, Finite: m.o.Finite, OnPass: m.o.OnPass})
+		Off: m.o.Off, Check: m.o.Check, Keep: m.o.Keep, Finite: m.o.Finite, Deterministic: m.o.Deterministic, OnPass: m.o.OnPass})
 	if err != nil {
 		return nil, r, err
 	}

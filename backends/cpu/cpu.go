@@ -35,6 +35,7 @@ func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (
 	if err != nil {
 		return nil, err
 	}
+	store.uniform = o.Deterministic || quantizes(opt)
 	threads := o.Threads
 	if threads <= 0 {
 		threads = DefaultThreads()
@@ -114,4 +115,12 @@ func smallDims(dims graph.Dims) graph.Dims {
 		}
 	}
 	return small
+}
+
+// quantizes reports whether g rounds an activation to 8 bits. In such a graph
+// the last bit of a product decides now and then between two steps of the
+// quantizer, and a logit moves by what quantizing moves it at all. So all its
+// products, those with the few plain matrices too, add in one order.
+func quantizes(g *graph.Graph) bool {
+	return slices.ContainsFunc(g.Values, func(v *graph.Value) bool { return v.Op.Name == "quantize" })
 }

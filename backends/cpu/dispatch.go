@@ -98,7 +98,7 @@ func matCost(w *kern.Mat, t int) float64 {
 
 // matOf views a weight as a matrix of kern: the last dimension is a row, all
 // others count rows.
-func matOf(w *graph.Tensor) (kern.Mat, error) {
+func (l *lowered) matOf(w *graph.Tensor) (kern.Mat, error) {
 	if !kern.Supported(w.DType) {
 		return kern.Mat{}, fmt.Errorf("weights of type %s have no product", w.DType)
 	}
@@ -107,7 +107,7 @@ func matOf(w *graph.Tensor) (kern.Mat, error) {
 	for _, d := range w.Dims[:len(w.Dims)-1] {
 		n *= d
 	}
-	return kern.Mat{Type: w.DType, Data: bytesOf(w), N: n, K: k}, nil
+	return kern.Mat{Type: w.DType, Data: bytesOf(w), N: n, K: k, Uniform: l.store.uniform}, nil
 }
 
 func bytesOf(t *graph.Tensor) []byte {
@@ -171,7 +171,7 @@ func lowerQuantize(l *lowered, c *graph.Call) error {
 }
 
 func lowerMatMul(l *lowered, c *graph.Call) error {
-	w, err := matOf(c.In[1])
+	w, err := l.matOf(c.In[1])
 	if err != nil {
 		return err
 	}
@@ -199,11 +199,11 @@ func lowerMatMul(l *lowered, c *graph.Call) error {
 const gatedRows = 64
 
 func lowerGatedMatMul(l *lowered, c *graph.Call) error {
-	gate, err := matOf(c.In[1])
+	gate, err := l.matOf(c.In[1])
 	if err != nil {
 		return err
 	}
-	up, err := matOf(c.In[2])
+	up, err := l.matOf(c.In[2])
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 		held, scratch := floats(scratch[:tile(t)]), scratch[tile(t):]
 		for n := lo; n < hi; n += gatedRows {
 			b := min(gatedRows, hi-n)
-			part := kern.Mat{Type: up.Type, Data: up.Data[n*upRow:], N: b, K: up.K}
+			part := kern.Mat{Type: up.Type, Data: up.Data[n*upRow:], N: b, K: up.K, Uniform: up.Uniform}
 			kern.Mul(held, gatedRows, &part, x, stride, t, 0, b, scratch)
 			kern.Mul(c.Out.F32, c.Out.Stride, &gate, x, stride, t, n, n+b, scratch)
 			for i := range t {

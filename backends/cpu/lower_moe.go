@@ -23,7 +23,7 @@ const expertRows = 64
 // each expert's rows are read and unpacked once for all tokens that chose it;
 // units are pieces of an expert.
 func lowerExpertMatMul(l *lowered, c *graph.Call) error {
-	all, err := matOf(c.In[1])
+	all, err := l.matOf(c.In[1])
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func lowerExpertMatMul(l *lowered, c *graph.Call) error {
 	}
 	experts, n := c.In[1].Dims[0], c.In[1].Dims[1]
 	p := &expertProduct{all, n, all.Type.RowBytes(all.K)}
-	one := kern.Mat{Type: all.Type, Data: all.Data, N: n, K: all.K}
+	one := kern.Mat{Type: all.Type, Data: all.Data, N: n, K: all.K, Uniform: all.Uniform}
 	l.units = func(c *graph.Call) int {
 		switch c.Out.Rows() {
 		case 0:
@@ -75,7 +75,7 @@ func (p *expertProduct) pieces() int { return (p.n + expertRows - 1) / expertRow
 
 // rows returns rows lo to hi-1 of expert e.
 func (p *expertProduct) rows(e, lo, hi int) kern.Mat {
-	return kern.Mat{Type: p.all.Type, Data: p.all.Data[(e*p.n+lo)*p.rowBytes : (e*p.n+hi)*p.rowBytes], N: hi - lo, K: p.all.K}
+	return kern.Mat{Type: p.all.Type, Data: p.all.Data[(e*p.n+lo)*p.rowBytes : (e*p.n+hi)*p.rowBytes], N: hi - lo, K: p.all.K, Uniform: p.all.Uniform}
 }
 
 // activation returns the row of token t for its u-th expert: its own, or the

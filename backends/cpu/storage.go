@@ -22,6 +22,9 @@ type storage struct {
 	// attention is for attentions whose positions are divided among workers.
 	attention kern.AttnShared
 	ropes     []*ropeTable
+	// uniform makes products of plain types independent of the number of
+	// tokens, as those of quantized types are.
+	uniform bool
 }
 
 // cache is the pool of pages of one cache value.

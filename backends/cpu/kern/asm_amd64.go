@@ -16,9 +16,9 @@ func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch
 		mulAVX2(y, ldy, w, x, ldx, T, lo, hi, scratch)
 	case !features.avx512:
 		mulGeneric(y, ldy, w, x, ldx, T, lo, hi)
-	case T < panelFrom(w.Type) && formats[w.Type].act != graph.F32:
+	case T < w.panelFrom() && formats[w.Type].act != graph.F32:
 		mulQuantRows(y, ldy, w, x, ldx, T, lo, hi, scratch)
-	case T < panelFrom(w.Type):
+	case T < w.panelFrom():
 		mulRows(y, ldy, w, x, ldx, T, lo, hi)
 	default:
 		mulPanels(y, ldy, w, x, ldx, T, lo, hi, scratch)
@@ -27,14 +27,14 @@ func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch
 
 // panelFrom returns the number of tokens from which on unpacking a panel is
 // faster than the row kernels: measured with weights in memory, one thread.
-func panelFrom(t graph.DType) int {
+func (w *Mat) panelFrom() int {
 	switch {
-	case uniform && formats[t].act == graph.F32:
+	case w.Uniform && formats[w.Type].act == graph.F32:
 		return 1
 	case panelMin > 0:
 		return panelMin
 	}
-	return int(panelFroms[t])
+	return int(panelFroms[w.Type])
 }
 
 var panelFroms = [graph.Q8]uint8{
@@ -52,17 +52,17 @@ func scratchBytes(w *Mat, T int) int {
 		return 0
 	}
 	need := 0
-	if from := panelFrom(w.Type); from > 1 && formats[w.Type].act != graph.F32 {
+	if from := w.panelFrom(); from > 1 && formats[w.Type].act != graph.F32 {
 		need = rowScratch(w.Type, w.K, min(T, from-1))
 	}
-	if T >= panelFrom(w.Type) {
+	if T >= w.panelFrom() {
 		need = max(need, panelScratch(w, T))
 	}
 	return need
 }
 
 func grain(w *Mat, T int) int {
-	if features.avx512 && T >= panelFrom(w.Type) {
+	if features.avx512 && T >= w.panelFrom() {
 		return panelRows
 	}
 	return 16

@@ -25,7 +25,7 @@
 // Results do not depend on the row range, the worker count or the neighbouring
 // tokens. For quantized types [Mul] defines every bit, and the AVX-512 kernels
 // and plain Go keep to it. For plain types the two AVX-512 algorithms add in
-// different orders, so the number of tokens matters; [Uniform] removes that
+// different orders, so the number of tokens matters; [Mat.Uniform] removes that
 // dependence. Nothing here allocates in steady state or starts a goroutine, and
 // no call stays in assembly for much more than 100 µs.
 //

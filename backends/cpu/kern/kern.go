@@ -13,6 +13,11 @@ type Mat struct {
 	Type graph.DType
 	Data []byte
 	N, K int
+	// Uniform makes products of F32, F16 and BF16 independent of the number of
+	// tokens, bit for bit, as those of quantized types always are: panels serve
+	// one token as well as many. Products of one token are then about half as
+	// fast.
+	Uniform bool
 }
 
 func (w *Mat) rowBytes() int { return w.Type.RowBytes(w.K) }

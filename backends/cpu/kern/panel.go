@@ -118,20 +118,6 @@ func unpackQuants(p []byte, q *[32]int8, off, r int) {
 // used. Tests set it.
 var panelMin int
 
-// uniform is set by Uniform.
-var uniform bool
-
-// Uniform makes products of F32, F16 and BF16 independent of the number of
-// tokens, bit for bit, as those of quantized types always are: it uses panels
-// for one token as well as for many. That makes products of one token with
-// these types about half as fast. ScratchBytes changes, so it must be set
-// before programs are compiled and not beside other calls of the package.
-func Uniform() (restore func()) {
-	old := uniform
-	uniform = true
-	return func() { uniform = old }
-}
-
 // sideKind is what the panel kernels need beside the activation rows.
 type sideKind int
 
