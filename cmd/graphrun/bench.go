@@ -160,9 +160,11 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 		reads, peaks = append(reads, read), append(peaks, peak)
 		if f.prompt > 0 {
 			res.prefill = append(res.prefill, float64(f.prompt)/one.prompt.Seconds())
+			res.prefillCPU = append(res.prefillCPU, 1e3*one.promptCPU.Seconds()/float64(f.prompt))
 		}
 		if f.gen > 0 {
 			res.decode = append(res.decode, float64(f.gen)/one.gen.Seconds())
+			res.decodeCPU = append(res.decodeCPU, 1e3*one.genCPU.Seconds()/float64(f.gen))
 			res.AllocsPerToken = float64(one.allocs) / float64(f.gen)
 		}
 	}
@@ -174,7 +176,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 // benchRun is what one repetition took.
 type benchRun struct {
 	firstStep, prompt, gen time.Duration
-	allocs                 uint64 // while generating
+	promptCPU, genCPU      time.Duration // of all threads
+	allocs                 uint64        // while generating
 }
 
 // once computes depth, prompt and generation in a new sequence. The ids are
@@ -214,23 +217,23 @@ func (f *benchFlags) once(ctx context.Context, m *engine.Model) (benchRun, error
 		return run, err
 	}
 	ids := madeUp(f.prompt, 300, 37, vocab)
-	start := time.Now()
+	start, cpu := time.Now(), cpuTime()
 	if err := feed(ids); err != nil {
 		return run, err
 	}
-	run.prompt = time.Since(start)
+	run.prompt, run.promptCPU = time.Since(start), cpuTime()-cpu
 
 	ids = madeUp(f.gen, 17, 31, vocab)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	start = time.Now()
+	start, cpu = time.Now(), cpuTime()
 	for i := range ids {
 		items[0] = engine.Item{Seq: seq, Tokens: ids[i : i+1], Rows: engine.RowsLast}
 		if err := b.Step(ctx, items); err != nil {
 			return run, err
 		}
 	}
-	run.gen = time.Since(start)
+	run.gen, run.genCPU = time.Since(start), cpuTime()-cpu
 	runtime.ReadMemStats(&after)
 	run.allocs = after.Mallocs - before.Mallocs
 	return run, nil

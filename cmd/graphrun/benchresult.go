@@ -39,6 +39,11 @@ type benchResult struct {
 	PrefillAll  []float64 `json:"prefill_samples,omitempty"`
 	DecodeAll   []float64 `json:"decode_samples,omitempty"`
 
+	// Processor time of all threads per token, in ms. Unlike rates it hardly
+	// changes when other programs take the processors.
+	PrefillCPU float64 `json:"prefill_cpu_ms"`
+	DecodeCPU  float64 `json:"decode_cpu_ms"`
+
 	LoadMS      float64 `json:"load_ms"`       // first opening in this process
 	LoadWarmMS  float64 `json:"load_warm_ms"`  // second opening
 	FirstStepMS float64 `json:"first_step_ms"` // the first step after it
@@ -57,7 +62,7 @@ type benchResult struct {
 	PrefillRoofPct float64 `json:"prefill_roof_pct"`
 	AllocsPerToken float64 `json:"allocs_per_token"`
 
-	prefill, decode []float64
+	prefill, decode, prefillCPU, decodeCPU []float64
 }
 
 // sum computes what follows from the samples. reads and peaks were measured
@@ -65,6 +70,7 @@ type benchResult struct {
 func (r *benchResult) sum(reads, peaks []float64, promptMACs float64) {
 	r.Prefill, r.PrefillMean, r.PrefillSD = stats(r.prefill)
 	r.Decode, r.DecodeMean, r.DecodeSD = stats(r.decode)
+	r.PrefillCPU, r.DecodeCPU = median(r.prefillCPU), median(r.decodeCPU)
 	r.PrefillAll, r.DecodeAll = rounded(r.prefill), rounded(r.decode)
 	r.ReadGBS, _, _ = stats(reads)
 	r.PeakGMAC, _, _ = stats(peaks)
@@ -101,6 +107,15 @@ func stats(samples []float64) (median, mean, sd float64) {
 		sd = math.Sqrt(sd / float64(n-1))
 	}
 	return round(median, 2), round(mean, 2), round(sd, 2)
+}
+
+// median returns the median to a thousandth.
+func median(samples []float64) float64 {
+	s := slices.Sorted(slices.Values(samples))
+	if len(s) == 0 {
+		return 0
+	}
+	return round((s[(len(s)-1)/2]+s[len(s)/2])/2, 3)
 }
 
 func round(x float64, digits int) float64 {

@@ -5,6 +5,7 @@ package main
 import (
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // peakRSS returns the most memory the process has had resident, in MB.
@@ -18,4 +19,13 @@ func peakRSS() float64 {
 		bytes *= 1024
 	}
 	return bytes / 1e6
+}
+
+// cpuTime returns the processor time the process has used, all threads.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
