@@ -155,9 +155,11 @@ func (h *History) kinds() []int {
 	for i := range h.states {
 		for l, x := range layerHashes(h.states[i].graph) {
 			if l == len(sum) {
-				sum = append(sum, newHasher())
+				sum = append(sum, 0)
 			}
-			sum[l].word(x)
+			if x != 0 {
+				sum[l].word(x)
+			}
 		}
 	}
 	out := make([]uint64, len(sum))

@@ -57,7 +57,7 @@ func layerHashes(g *Graph) []uint64 {
 // read a block.
 func (h *hasher) member(v *Value, at map[*Value]int) {
 	h.text(v.Op.Name)
-	if !v.Op.Is(View) || v.Args[0].Layer == v.Layer {
+	if !v.Op.Is(View) || len(v.Args) == 0 || v.Args[0].Layer == v.Layer {
 		// What a block cuts out of something outside differs from block to block.
 		h.attrs(v.Attrs)
 	}

@@ -2,8 +2,8 @@ package graph
 
 import (
 	"bufio"
+	"encoding/xml"
 	"fmt"
-	"html"
 	"io"
 	"slices"
 	"strconv"
@@ -76,8 +76,12 @@ func (d *svgWriter) choose(o SVGOptions) {
 		}
 	}
 	for l, list := range members {
+		like := members[first[l]]
+		if len(like) != len(list) { // two kinds with one hash
+			like = list
+		}
 		for i, v := range list {
-			d.twin[v] = members[first[l]][i]
+			d.twin[v] = like[i]
 		}
 	}
 	for _, v := range d.g.Values {
@@ -168,6 +172,13 @@ func (d *svgWriter) measure() {
 	d.lay = newLayout(w, h, late, d.links)
 }
 
+// xmlText escapes s; what XML cannot hold becomes U+FFFD.
+func xmlText(s string) string {
+	var b strings.Builder
+	xml.EscapeText(&b, []byte(s)) //nolint:errcheck // a Builder does not fail
+	return b.String()
+}
+
 func textLen(s string) float64 { return float64(len([]rune(s))) }
 
 // lines returns the text of a box: operation and role, id and type, then what it
@@ -247,11 +258,11 @@ func (d *svgWriter) draw() {
 	if n := len(d.kinds); n > 0 {
 		title += fmt.Sprintf(", %d layers", n)
 	}
-	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, w, h, w, h, html.EscapeString(title))
-	fmt.Fprintf(d, "\n<title>%s</title>\n<style>%s</style>\n", html.EscapeString(title), svgStyle)
+	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, w, h, w, h, xmlText(title))
+	fmt.Fprintf(d, "\n<title>%s</title>\n<style>%s</style>\n", xmlText(title), svgStyle)
 	d.WriteString(`<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="a" d="M0 0L8 4L0 8z"/></marker><marker id="b" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="b" d="M0 0L8 4L0 8z"/></marker></defs>` + "\n")
 	fmt.Fprintf(d, `<rect class="bg" width="%.0f" height="%.0f"/>`+"\n", w, h)
-	fmt.Fprintf(d, `<text x="%d" y="32" font-size="15" class="op">%s</text>`+"\n", svgMargin, html.EscapeString(title))
+	fmt.Fprintf(d, `<text x="%d" y="32" font-size="15" class="op">%s</text>`+"\n", svgMargin, xmlText(title))
 	for i := range d.lay.boxes {
 		d.lay.boxes[i].x += left
 		d.lay.boxes[i].y += svgHead + svgMargin - 10
@@ -393,14 +404,14 @@ func (d *svgWriter) box(i int, v *Value) {
 		class += " out"
 	}
 	x := b.x - b.w/2
-	fmt.Fprintf(d, `<g class="%s" id="%s"><title>%s</title><rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="6"/>`, class, v, html.EscapeString(v.Line()), x, b.y, b.w, b.h)
-	fmt.Fprintf(d, `<text x="%.1f" y="%.1f"><tspan class="op">%s</tspan>`, x+padX, b.y+17, html.EscapeString(v.Op.Name))
+	fmt.Fprintf(d, `<g class="%s" id="%s"><title>%s</title><rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="6"/>`, class, v, xmlText(v.Line()), x, b.y, b.w, b.h)
+	fmt.Fprintf(d, `<text x="%.1f" y="%.1f"><tspan class="op">%s</tspan>`, x+padX, b.y+17, xmlText(v.Op.Name))
 	if v.Name != "" {
-		fmt.Fprintf(d, `<tspan class="role" dx="6">%s</tspan>`, html.EscapeString(v.Name))
+		fmt.Fprintf(d, `<tspan class="role" dx="6">%s</tspan>`, xmlText(v.Name))
 	}
 	d.WriteString("</text>")
 	for n, s := range d.text[i][1:] {
-		fmt.Fprintf(d, `<text class="m" x="%.1f" y="%.1f">%s</text>`, x+padX, b.y+17+float64(lineH*(n+1)), html.EscapeString(s))
+		fmt.Fprintf(d, `<text class="m" x="%.1f" y="%.1f">%s</text>`, x+padX, b.y+17+float64(lineH*(n+1)), xmlText(s))
 	}
 	d.WriteString("</g>\n")
 }
