@@ -18,6 +18,7 @@ children's stories is used, which is part of the program.`,
 		Example: `  graphrun run "Once upon a time"
   graphrun run model.gguf "The capital of France is" -n 32
   graphrun --dump=summary model.gguf
+  graphrun --dump=html -o page.html model.gguf
   graphrun --dump model.gguf --pass quantize`,
 		Args:          args(0, 1),
 		SilenceErrors: true,
