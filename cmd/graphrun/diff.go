@@ -75,26 +75,47 @@ func (f *diffFlags) load(cmd *cobra.Command, path string) (*graph.Graph, error) 
 	if err := mustExist(path); err != nil {
 		return nil, err
 	}
-	in, err := os.Open(path)
+	text, err := graphText(cmd, path)
 	if err != nil {
 		return nil, err
 	}
-	head := make([]byte, 6)
-	n, _ := io.ReadFull(in, head) // a folder or a short file is no text form
-	in.Close()
-	if !bytes.Equal(head[:n], []byte("graph ")) {
+	if text == nil {
 		g, _, err := f.graph(cmd, path)
 		return g, err
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
 	}
 	g, err := graph.Parse(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return g, nil
+}
+
+// graphText returns the text form in a file or pipe, or nil if the file is none.
+// A pipe can be read only once.
+func graphText(cmd *cobra.Command, path string) ([]byte, error) {
+	mark := []byte("graph ")
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if st.Mode().IsRegular() {
+		in, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer in.Close()
+		head := make([]byte, len(mark))
+		if _, err := io.ReadFull(in, head); err != nil || !bytes.Equal(head, mark) {
+			return nil, nil // a model, or what loading says is none
+		}
+	} else if st.IsDir() {
+		return nil, nil
+	}
+	text, err := readInput(cmd, path)
+	if err == nil && !bytes.HasPrefix(text, mark) {
+		err = fmt.Errorf("%s: a pipe must hold a graph's text form, as graphrun --dump writes it", path)
+	}
+	return text, err
 }
 
 // writeDiffJSON writes an object with the lines of the text form of each value.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -199,5 +200,24 @@ func TestSummaryOfBuild(t *testing.T) {
 	model, _ := sample(t, "llama-gqa")
 	if out := must(t, "--dump=summary", model, "--pass", "build"); !strings.Contains(out, "largest step") {
 		t.Errorf("got %q", out)
+	}
+}
+
+// diff reads a text form from a pipe too, as a shell's <(...) is.
+func TestDiffPipe(t *testing.T) {
+	model, _ := sample(t, "llama-gqa")
+	text := must(t, "--dump", model)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	path := fmt.Sprintf("/dev/fd/%d", r.Fd())
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("no ", path)
+	}
+	go func() { io.WriteString(w, text); w.Close() }()
+	if got, want := must(t, "diff", path, model), must(t, "diff", model, model); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
