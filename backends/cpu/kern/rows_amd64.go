@@ -3,7 +3,6 @@
 package kern
 
 import (
-	"encoding/binary"
 	"unsafe"
 
 	"graphrun/graph"
@@ -43,35 +42,36 @@ type rowsArgs struct {
 type sumKind int
 
 const (
-	sumsNone    sumKind = iota // blocks of 32
-	sumsMins                   // int16 Σ of 32, for minima
-	sumsMins16                 // int16 Σ of 16, for minima: the first eight of each superblock, then the others
-	sumsOffset                 // int16 −Σ of 16
-	sumsGroup32                // int32 −offset·Σ of 32
+	sumsNone     sumKind = iota // blocks of 32
+	sumsMins                    // int16 Σ of 32, for minima; groups of 32 come in the order 0 2 1 3
+	sumsMins16                  // int16 Σ of 16, for minima: the first eight of each superblock, then the others
+	sumsOffset                  // int16 −Σ of 16
+	sumsGroup32                 // int32 −offset·Σ of 32
+	sumsHalves32                // the same; the first halves of four groups come together
 )
 
 // rowFormat describes the row kernels of a weight type.
 type rowFormat struct {
-	zip    func(dst, src *byte, n int) // order of 128 activations, or nil
+	halves bool // blocks of 32: the first halves of four blocks come together
 	sums   sumKind
 	second int // nibbles: where a step's second load starts
 }
 
 var rowFormats = [graph.Q8]rowFormat{
-	graph.Q4_0:   {zip: zipHalvesAVX512, second: 56},
-	graph.Q4_1:   {zip: zipHalvesAVX512, second: 64},
-	graph.Q5_0:   {zip: zipHalvesAVX512, second: 56},
-	graph.Q5_1:   {zip: zipHalvesAVX512, second: 64},
-	graph.IQ4_NL: {zip: zipHalvesAVX512, second: 56},
-	graph.MXFP4:  {zip: zipHalvesAVX512, second: 52},
-	graph.Q4_K:   {zip: zipPairsAVX512, sums: sumsMins},
-	graph.Q5_K:   {zip: zipPairsAVX512, sums: sumsMins},
+	graph.Q4_0:   {halves: true, second: 56},
+	graph.Q4_1:   {halves: true, second: 64},
+	graph.Q5_0:   {halves: true, second: 56},
+	graph.Q5_1:   {halves: true, second: 64},
+	graph.IQ4_NL: {halves: true, second: 56},
+	graph.MXFP4:  {halves: true, second: 52},
+	graph.Q4_K:   {sums: sumsMins},
+	graph.Q5_K:   {sums: sumsMins},
 	graph.Q2_K:   {sums: sumsMins16},
 	graph.Q3_K:   {sums: sumsOffset},
 	graph.Q6_K:   {sums: sumsOffset},
 	graph.TQ1_0:  {sums: sumsOffset},
 	graph.TQ2_0:  {sums: sumsOffset},
-	graph.IQ4_XS: {zip: zipHalvesAVX512, sums: sumsGroup32},
+	graph.IQ4_XS: {sums: sumsHalves32},
 	graph.IQ3_S:  {sums: sumsGroup32},
 }
 
@@ -165,106 +165,116 @@ func partMasks(t graph.DType, lacks int) (m [4]uint64) {
 	return m
 }
 
+// spreadArgs is what the kernels take that put one token's scales and
+// corrections aside. The generator knows the offsets.
+type spreadArgs struct {
+	scales, sums, dst unsafe.Pointer // the first block's
+	groups            int
+	in, out           int // bytes from group to group
+	index             *[16]uint32
+	first, load       uint64 // numbers that exist in the first and in all other groups
+	store             uint64 // places to write
+	off               uint64 // factor of the sums
+	bias              int    // bytes that the first group lacks
+}
+
+// superArgs is what the kernels take that arrange superblocks.
+type superArgs struct {
+	x, sums, dst unsafe.Pointer
+	blocks       int
+	first        int    // blocks of the first four that exist
+	off          uint64 // factor of the sums, as two int16
+}
+
+// spreadOrders says which block of a group a place aside has, for groups of 4,
+// 2 and 1 steps.
+var spreadOrders = func() (o [5][16]uint32) {
+	for i := range uint32(16) {
+		o[4][i], o[2][i], o[1][i] = i%4*4+i/4, i%2*4+i/4, i/4
+	}
+	return o
+}()
+
+// alone is the order of the scales of superblocks of one token.
+var alone = [16]uint32{0, 1, 2, 3}
+
 // arrange puts n tokens into the order of the row kernels.
 func (p *rowPlan) arrange(w *Mat, x []byte, ldx, n int, dst, side []byte) {
-	r := &rowFormats[w.Type]
-	clear(side[:p.side/p.groups]) // the first group
+	nb := w.K / w.Type.BlockElems()
+	a := spreadArgs{groups: p.groups, index: &spreadOrders[p.steps], off: uint64(uint32(-formats[w.Type].off))}
+	per, width, tree := 4, 4, 64 // blocks of a group, tokens and bytes of a tree
+	switch {
+	case p.super && n == 1:
+		a.index = &alone
+		a.store = 15
+	case p.super:
+		a.index = &spreadOrders[1]
+	default:
+		per, width, tree = 4*p.steps, 4/p.steps, 128
+	}
+	a.in, a.out = 4*per, tree*p.trees
+	a.load = lowBits(per)
+	a.first, a.bias = a.load&^lowBits(p.lacks), 4*p.lacks
+	if n%width > 0 && n > 1 {
+		clear(side[:p.side]) // the places of tokens that do not exist
+	}
 	for t := range n {
-		out := dst[t*p.xBytes:]
-		if p.super {
-			p.arrangeSuper(w, r, x[t*ldx:], out)
-			p.sideSuper(side, x[t*ldx+w.K:], w.K/256, t, n)
-		} else {
-			r.copy(out[p.lacks/4*128:], p.lacks%4*32, x[t*ldx:][:w.K])
-			p.side32(side, w, x[t*ldx:], t, n)
+		xt := x[t*ldx:]
+		a.scales, a.sums, a.dst = ptr(xt, w.K), ptr(xt, w.K+4*nb), ptr(side, t/4*tree)
+		if !p.super || n > 1 {
+			// The lanes of this token: steps numbers in every four.
+			a.store = lowBits(4/width) << (t % width * (4 / width)) * 0x1111
 		}
+		if p.super {
+			spreadAVX512(&a)
+			p.arrangeSuper(w, xt, dst[t*p.xBytes:])
+			continue
+		}
+		if formats[w.Type].min {
+			spreadMinAVX512(&a)
+		} else {
+			spreadOffsetAVX512(&a)
+		}
+		p.copy(w.Type, dst[t*p.xBytes+p.lacks/4*128:], xt[:w.K])
 	}
 }
 
-// copy copies activations, the first of which has place into in a piece of 128;
-// dst starts with the piece.
-func (r *rowFormat) copy(dst []byte, into int, src []byte) {
-	if r.zip == nil {
+// copy copies the numbers of blocks of 32.
+func (p *rowPlan) copy(t graph.DType, dst, src []byte) {
+	into := p.lacks % 4 * 32 // of the first 128 bytes
+	if !rowFormats[t].halves {
 		copy(dst[into:], src)
 		return
 	}
 	if into > 0 {
 		var first [128]byte
 		n := copy(first[into:], src)
-		r.zip(&dst[0], &first[0], 1)
+		zipHalvesAVX512(&dst[0], &first[0], 1)
 		dst, src = dst[128:], src[n:]
 	}
 	if n := len(src) / 128; n > 0 {
-		r.zip(&dst[0], &src[0], n)
-	}
-}
-
-// side32 writes token t's corrections and scales of blocks of 32.
-func (p *rowPlan) side32(side []byte, w *Mat, x []byte, t, n int) {
-	nb, f := w.K/32, &formats[w.Type]
-	scales, sums := x[w.K:][:4*nb], x[w.K+4*nb:][:4*nb]
-	per, off := 4*p.steps, int32(-f.off)
-	tree := side[128*(t/4):]
-	width := 16 / per // tokens of a tree
-	for b := range nb {
-		at := b + p.lacks
-		group, step, block := at/per, at%per/4, at%4
-		to := tree[group*128*p.trees+4*(block*4+t%width*p.steps+step):]
-		s := i32at(sums, 4*b)
-		if f.min {
-			putF32(to, 0, float32(s))
-		} else {
-			binary.LittleEndian.PutUint32(to, uint32(s*off))
-		}
-		copy(to[64:68], scales[4*b:])
-	}
-}
-
-// sideSuper writes token t's scales of nb superblocks.
-func (p *rowPlan) sideSuper(side, scales []byte, nb, t, n int) {
-	tree := side[64*(t/4):]
-	for b := range nb {
-		at := b + p.lacks
-		to := 4 * (at % 4)
-		if n > 1 {
-			to = 4 * (at%4*4 + t%4)
-		}
-		copy(tree[at/4*64*p.trees+to:][:4], scales[4*b:])
+		zipHalvesAVX512(&dst[0], &src[0], n)
 	}
 }
 
 // arrangeSuper writes one token's numbers and sums of superblocks.
-func (p *rowPlan) arrangeSuper(w *Mat, r *rowFormat, x, dst []byte) {
+func (p *rowPlan) arrangeSuper(w *Mat, x, dst []byte) {
 	nb := w.K / 256
-	sums := x[w.K+4*nb:][:32*nb]
-	off := int32(-formats[w.Type].off)
 	clear(dst[1024:1152])
-	for b, at := 0, p.lacks; b < nb; {
-		// The superblocks of a group lie together.
-		i := at % 4
-		n := min(4-i, nb-b)
-		quad := dst[at/4*1152:][:1152]
-		r.copy(quad[256*i:], 0, x[256*b:256*(b+n)])
-		for ; n > 0; n, b, at, i = n-1, b+1, at+1, i+1 {
-			from := sums[32*b:][:32]
-			switch to := quad[1024:]; r.sums {
-			case sumsMins:
-				for g := range 8 {
-					binary.LittleEndian.PutUint16(to[16*i+2*g:], uint16(i16at(from, 4*g)+i16at(from, 4*g+2)))
-				}
-			case sumsMins16:
-				copy(to[16*i:], from[:16])
-				copy(to[64+16*i:], from[16:])
-			case sumsOffset:
-				for g := range 16 {
-					binary.LittleEndian.PutUint16(to[32*i+2*g:], uint16(-i16at(from, 2*g)))
-				}
-			case sumsGroup32:
-				for g := range 8 {
-					s := int32(i16at(from, 4*g)) + int32(i16at(from, 4*g+2))
-					binary.LittleEndian.PutUint32(to[32*i+4*g:], uint32(s*off))
-				}
-			}
-		}
+	a := superArgs{x: ptr(x, 0), sums: ptr(x, w.K+4*nb), dst: ptr(dst, 0), blocks: nb, first: 4 - p.lacks}
+	a.off = 0x10001
+	switch rowFormats[w.Type].sums {
+	case sumsMins:
+		arrangeMinsAVX512(&a)
+	case sumsMins16:
+		arrangeMins16AVX512(&a)
+	case sumsOffset:
+		arrangeOffsetAVX512(&a)
+	case sumsGroup32:
+		a.off *= uint64(uint16(-formats[w.Type].off))
+		arrangeGroup32AVX512(&a)
+	case sumsHalves32:
+		a.off *= uint64(uint16(-formats[w.Type].off))
+		arrangeHalves32AVX512(&a)
 	}
 }

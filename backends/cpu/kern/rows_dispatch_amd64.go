@@ -13,17 +13,17 @@ func rowsMost(w graph.DType) int {
 	case graph.Q8_0:
 		return 6
 	case graph.Q4_0:
-		return 4
+		return 6
 	case graph.Q4_1:
-		return 4
+		return 6
 	case graph.Q5_0:
-		return 4
+		return 6
 	case graph.Q5_1:
-		return 4
+		return 6
 	case graph.IQ4_NL:
-		return 4
+		return 6
 	case graph.MXFP4:
-		return 4
+		return 6
 	case graph.Q4_K:
 		return 6
 	case graph.Q5_K:
@@ -73,6 +73,10 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ4_0T3AVX512(a)
 	case int(graph.Q4_0)<<3 | 4:
 		rowsQ4_0T4AVX512(a)
+	case int(graph.Q4_0)<<3 | 5:
+		rowsQ4_0T5AVX512(a)
+	case int(graph.Q4_0)<<3 | 6:
+		rowsQ4_0T6AVX512(a)
 	case int(graph.Q4_1)<<3 | 1:
 		rowsQ4_1T1AVX512(a)
 	case int(graph.Q4_1)<<3 | 2:
@@ -81,6 +85,10 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ4_1T3AVX512(a)
 	case int(graph.Q4_1)<<3 | 4:
 		rowsQ4_1T4AVX512(a)
+	case int(graph.Q4_1)<<3 | 5:
+		rowsQ4_1T5AVX512(a)
+	case int(graph.Q4_1)<<3 | 6:
+		rowsQ4_1T6AVX512(a)
 	case int(graph.Q5_0)<<3 | 1:
 		rowsQ5_0T1AVX512(a)
 	case int(graph.Q5_0)<<3 | 2:
@@ -89,6 +97,10 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ5_0T3AVX512(a)
 	case int(graph.Q5_0)<<3 | 4:
 		rowsQ5_0T4AVX512(a)
+	case int(graph.Q5_0)<<3 | 5:
+		rowsQ5_0T5AVX512(a)
+	case int(graph.Q5_0)<<3 | 6:
+		rowsQ5_0T6AVX512(a)
 	case int(graph.Q5_1)<<3 | 1:
 		rowsQ5_1T1AVX512(a)
 	case int(graph.Q5_1)<<3 | 2:
@@ -97,6 +109,10 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ5_1T3AVX512(a)
 	case int(graph.Q5_1)<<3 | 4:
 		rowsQ5_1T4AVX512(a)
+	case int(graph.Q5_1)<<3 | 5:
+		rowsQ5_1T5AVX512(a)
+	case int(graph.Q5_1)<<3 | 6:
+		rowsQ5_1T6AVX512(a)
 	case int(graph.IQ4_NL)<<3 | 1:
 		rowsIQ4_NLT1AVX512(a)
 	case int(graph.IQ4_NL)<<3 | 2:
@@ -105,6 +121,10 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsIQ4_NLT3AVX512(a)
 	case int(graph.IQ4_NL)<<3 | 4:
 		rowsIQ4_NLT4AVX512(a)
+	case int(graph.IQ4_NL)<<3 | 5:
+		rowsIQ4_NLT5AVX512(a)
+	case int(graph.IQ4_NL)<<3 | 6:
+		rowsIQ4_NLT6AVX512(a)
 	case int(graph.MXFP4)<<3 | 1:
 		rowsMXFP4T1AVX512(a)
 	case int(graph.MXFP4)<<3 | 2:
@@ -113,6 +133,10 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsMXFP4T3AVX512(a)
 	case int(graph.MXFP4)<<3 | 4:
 		rowsMXFP4T4AVX512(a)
+	case int(graph.MXFP4)<<3 | 5:
+		rowsMXFP4T5AVX512(a)
+	case int(graph.MXFP4)<<3 | 6:
+		rowsMXFP4T6AVX512(a)
 	case int(graph.Q4_K)<<3 | 1:
 		rowsQ4_KT1AVX512(a)
 	case int(graph.Q4_K)<<3 | 2:

@@ -74,6 +74,20 @@ func rowsQ4_0T3AVX512(a *rowsArgs)
 //go:noescape
 func rowsQ4_0T4AVX512(a *rowsArgs)
 
+// rowsQ4_0T5AVX512 multiplies rows of Q4_0 with 5 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsQ4_0T5AVX512(a *rowsArgs)
+
+// rowsQ4_0T6AVX512 multiplies rows of Q4_0 with 6 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsQ4_0T6AVX512(a *rowsArgs)
+
 // rowsQ4_1T1AVX512 multiplies rows of Q4_1 with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
@@ -101,6 +115,20 @@ func rowsQ4_1T3AVX512(a *rowsArgs)
 //
 //go:noescape
 func rowsQ4_1T4AVX512(a *rowsArgs)
+
+// rowsQ4_1T5AVX512 multiplies rows of Q4_1 with 5 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsQ4_1T5AVX512(a *rowsArgs)
+
+// rowsQ4_1T6AVX512 multiplies rows of Q4_1 with 6 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsQ4_1T6AVX512(a *rowsArgs)
 
 // rowsQ5_0T1AVX512 multiplies rows of Q5_0 with 1 arranged tokens as Mul defines it:
 //
@@ -130,6 +158,20 @@ func rowsQ5_0T3AVX512(a *rowsArgs)
 //go:noescape
 func rowsQ5_0T4AVX512(a *rowsArgs)
 
+// rowsQ5_0T5AVX512 multiplies rows of Q5_0 with 5 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsQ5_0T5AVX512(a *rowsArgs)
+
+// rowsQ5_0T6AVX512 multiplies rows of Q5_0 with 6 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsQ5_0T6AVX512(a *rowsArgs)
+
 // rowsQ5_1T1AVX512 multiplies rows of Q5_1 with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
@@ -157,6 +199,20 @@ func rowsQ5_1T3AVX512(a *rowsArgs)
 //
 //go:noescape
 func rowsQ5_1T4AVX512(a *rowsArgs)
+
+// rowsQ5_1T5AVX512 multiplies rows of Q5_1 with 5 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsQ5_1T5AVX512(a *rowsArgs)
+
+// rowsQ5_1T6AVX512 multiplies rows of Q5_1 with 6 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsQ5_1T6AVX512(a *rowsArgs)
 
 // rowsIQ4_NLT1AVX512 multiplies rows of IQ4_NL with 1 arranged tokens as Mul defines it:
 //
@@ -186,6 +242,20 @@ func rowsIQ4_NLT3AVX512(a *rowsArgs)
 //go:noescape
 func rowsIQ4_NLT4AVX512(a *rowsArgs)
 
+// rowsIQ4_NLT5AVX512 multiplies rows of IQ4_NL with 5 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsIQ4_NLT5AVX512(a *rowsArgs)
+
+// rowsIQ4_NLT6AVX512 multiplies rows of IQ4_NL with 6 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsIQ4_NLT6AVX512(a *rowsArgs)
+
 // rowsMXFP4T1AVX512 multiplies rows of MXFP4 with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
@@ -213,6 +283,20 @@ func rowsMXFP4T3AVX512(a *rowsArgs)
 //
 //go:noescape
 func rowsMXFP4T4AVX512(a *rowsArgs)
+
+// rowsMXFP4T5AVX512 multiplies rows of MXFP4 with 5 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsMXFP4T5AVX512(a *rowsArgs)
+
+// rowsMXFP4T6AVX512 multiplies rows of MXFP4 with 6 arranged tokens as Mul defines it:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
+//
+//go:noescape
+func rowsMXFP4T6AVX512(a *rowsArgs)
 
 // rowsQ4_KT1AVX512 multiplies rows of Q4_K with 1 arranged tokens as Mul defines it:
 //
@@ -541,7 +625,48 @@ func rowsIQ3_ST4AVX512(a *rowsArgs)
 //go:noescape
 func zipHalvesAVX512(dst *byte, src *byte, n int)
 
-// zipPairsAVX512 copies n times 128 bytes, each with its eight parts of 16 bytes in another order.
+// spreadOffsetAVX512 puts one token's numbers per block between those of others:
+//
+//	for g in groups, i in store: dst[g][i] = correction of block index[i] of the group, dst[g][16+i] = its scale
 //
 //go:noescape
-func zipPairsAVX512(dst *byte, src *byte, n int)
+func spreadOffsetAVX512(a *spreadArgs)
+
+// spreadMinAVX512 puts one token's numbers per block between those of others:
+//
+//	for g in groups, i in store: dst[g][i] = correction of block index[i] of the group, dst[g][16+i] = its scale
+//
+//go:noescape
+func spreadMinAVX512(a *spreadArgs)
+
+// spreadAVX512 puts one token's numbers per block between those of others:
+//
+//	for g in groups, i in store: dst[g][i] = correction of block index[i] of the group, dst[g][16+i] = its scale
+//
+//go:noescape
+func spreadAVX512(a *spreadArgs)
+
+// arrangeMinsAVX512 arranges superblocks of one token for row kernels.
+//
+//go:noescape
+func arrangeMinsAVX512(a *superArgs)
+
+// arrangeMins16AVX512 arranges superblocks of one token for row kernels.
+//
+//go:noescape
+func arrangeMins16AVX512(a *superArgs)
+
+// arrangeOffsetAVX512 arranges superblocks of one token for row kernels.
+//
+//go:noescape
+func arrangeOffsetAVX512(a *superArgs)
+
+// arrangeGroup32AVX512 arranges superblocks of one token for row kernels.
+//
+//go:noescape
+func arrangeGroup32AVX512(a *superArgs)
+
+// arrangeHalves32AVX512 arranges superblocks of one token for row kernels.
+//
+//go:noescape
+func arrangeHalves32AVX512(a *superArgs)

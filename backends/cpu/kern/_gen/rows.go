@@ -70,7 +70,7 @@ func genRows() {
 		}
 	}
 	zip("Halves", 0x88, 0xdd)
-	zip("Pairs", 0x44, 0xee)
+	genArrange()
 }
 
 // rowDispatch returns the source of the function that calls the kernels.
@@ -597,7 +597,7 @@ func (f *rowNibble) source(o int) byte {
 
 // stepper takes four blocks in a step.
 func (f *rowNibble) stepper() *rowStepper {
-	s := &rowStepper{name: f.name, wBytes: 4 * f.block, prefetch: 8192, most: 4, noOffset: f.min > 0}
+	s := &rowStepper{name: f.name, wBytes: 4 * f.block, prefetch: 8192, most: 6, noOffset: f.min > 0}
 	var gather, low, values, one, bitMask, bit4, scaleIndex, minIndex reg.VecVirtual
 	var bits [2]reg.VecVirtual
 	var scales, mins reg.VecVirtual // f16 numbers, or exponents
