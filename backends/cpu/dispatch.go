@@ -194,9 +194,13 @@ func lowerMatMul(l *lowered, c *graph.Call) error {
 	return nil
 }
 
-// gatedRows is the number of rows of the up product that are held before they
-// meet the gate: few enough to stay in the first cache level.
-const gatedRows = 64
+// heldBytes bounds the rows of the up product that are held before they meet
+// the gate, so that they stay in the second cache level. A product arranges its
+// activations anew for each piece, which is a loss with few rows.
+const heldBytes = 512 << 10
+
+// heldRows returns the number of rows held for t tokens.
+func heldRows(t int) int { return max(64, min(4096, heldBytes/(4*t)&^63)) }
 
 func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 	gate, err := l.matOf(c.In[1])
@@ -226,24 +230,24 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 		return max(kern.Grain(&gate, c.In[0].Rows()), kern.Grain(&up, c.In[0].Rows()))
 	}
 	l.cost = func(c *graph.Call) float64 { return matCost(&gate, c.In[0].Rows()) + matCost(&up, c.In[0].Rows()) }
-	tile := func(t int) int { return (4*t*gatedRows + 63) &^ 63 }
 	l.scratch = func(c *graph.Call) int {
 		t := c.In[0].Rows()
-		return tile(t) + max(kern.ScratchBytes(&gate, t), kern.ScratchBytes(&up, t))
+		return max(heldBytes, 4*64*t) + max(kern.ScratchBytes(&gate, t), kern.ScratchBytes(&up, t))
 	}
 	upRow := up.Type.RowBytes(up.K)
 	gates := kern.GateOf(c.Value.Attrs.Str("act"))
 	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
 		t := c.In[0].Rows()
 		x, stride := rows(c.In[0])
-		held, scratch := floats(scratch[:tile(t)]), scratch[tile(t):]
-		for n := lo; n < hi; n += gatedRows {
-			b := min(gatedRows, hi-n)
+		most := heldRows(t)
+		held, scratch := floats(scratch[:4*t*most]), scratch[4*t*most:]
+		for n := lo; n < hi; n += most {
+			b := min(most, hi-n)
 			part := kern.Mat{Type: up.Type, Data: up.Data[n*upRow:], N: b, K: up.K, Uniform: up.Uniform}
-			kern.Mul(held, gatedRows, &part, x, stride, t, 0, b, scratch)
+			kern.Mul(held, most, &part, x, stride, t, 0, b, scratch)
 			kern.Mul(c.Out.F32, c.Out.Stride, &gate, x, stride, t, n, n+b, scratch)
 			for i := range t {
-				y, u := c.Out.Row(i)[n:n+b], held[i*gatedRows:i*gatedRows+b]
+				y, u := c.Out.Row(i)[n:n+b], held[i*most:i*most+b]
 				if gates != nil {
 					gates(y, y, u)
 					continue
