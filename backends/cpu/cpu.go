@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"graphrun/backends"
+	"graphrun/backends/cpu/kern"
 	"graphrun/graph"
 )
 
@@ -22,6 +23,9 @@ const smallStep = 16
 // for steps of up to smallStep tokens and for the largest, and starts the
 // workers.
 func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (backends.Program, error) {
+	if err := kern.LevelError(); err != nil {
+		return nil, err
+	}
 	dims := maps.Clone(o.Dims)
 	if err := checkDims(g, dims); err != nil {
 		return nil, err
