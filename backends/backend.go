@@ -97,6 +97,14 @@ type Inspector interface {
 	Value(v *graph.Value) *graph.Tensor
 }
 
+// Reporter is a Program that has something to say about how it runs, such as an
+// operation for which it has only a slow kernel.
+type Reporter interface {
+	Program
+	// Notices returns what was found at Compile, one sentence each.
+	Notices() []string
+}
+
 // Memory is the storage of a program in bytes.
 type Memory struct {
 	Weights int // mapped, as in the file

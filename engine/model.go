@@ -222,6 +222,13 @@ func (m *Model) compile(g *graph.Graph, l Limits) (*Batch, MemoryReport, error) 
 	if err != nil {
 		return nil, r, err
 	}
+	if p, ok := prog.(backends.Reporter); ok {
+		for _, n := range p.Notices() {
+			if !slices.Contains(m.warnings, n) {
+				m.warnings = append(m.warnings, n)
+			}
+		}
+	}
 	if mem := prog.Memory(); mem.Arena > 0 {
 		r.Arena = mem.Arena + mem.Scratch
 		r.sum()

@@ -19,6 +19,10 @@ func lowerAttention(l *lowered, c *graph.Call) error {
 		Window: p.Window, Scale: p.Scale, Softcap: p.Softcap,
 	}
 	if !kern.AttentionSupported(a.Type, a.K) {
+		// Narrower heads are those of toy models, which are fast anyway.
+		if kern.Level() != "generic" && a.K >= 32 {
+			l.store.notice("attention runs in plain Go and is slow: a %s cache with heads of %d numbers has no kernel, multiples of 16 have (of 32 for q8_0)", a.Type, a.K)
+		}
 		return nil
 	}
 	var shared *kern.AttnShared

@@ -195,6 +195,9 @@ func (p *program) Value(v *graph.Value) *graph.Tensor {
 // Graph implements backends.Program.
 func (p *program) Graph() *graph.Graph { return p.g }
 
+// Notices implements backends.Reporter.
+func (p *program) Notices() []string { return p.store.notices }
+
 // Memory implements backends.Program.
 func (p *program) Memory() backends.Memory { return p.mem }
 

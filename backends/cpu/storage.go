@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"graphrun/backends"
@@ -25,6 +26,14 @@ type storage struct {
 	// uniform makes products of plain types independent of the number of
 	// tokens, as those of quantized types are.
 	uniform bool
+	notices []string
+}
+
+// notice records once that something runs slower than it could.
+func (s *storage) notice(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(s.notices, text) {
+		s.notices = append(s.notices, text)
+	}
 }
 
 // cache is the pool of pages of one cache value.
