@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -62,7 +63,7 @@ type StopReason string
 const (
 	StopNone      StopReason = ""          // it has not ended
 	StopEOG       StopReason = "eog"       // a token that ends a generation
-	StopString    StopReason = "stop"      // a stop string
+	StopString    StopReason = "stop"      // a stop string, or a constraint is Done
 	StopLength    StopReason = "length"    // MaxTokens, or the context is full
 	StopCancelled StopReason = "cancelled" // the context.Context ended
 	StopError     StopReason = "error"
@@ -91,7 +92,13 @@ func (m *Model) NewAnswer(history []int32, o GenerateOptions) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Constraint != nil && o.IgnoreEOG {
+		return nil, errors.New("engine: a constrained answer ends where its constraint lets it: IgnoreEOG cannot be combined with a Constraint")
+	}
 	so := o.SampleOptions
+	if so.Constraint != nil {
+		so.Constraint = newEndings(so.Constraint, m.Tokenizer, o.EOG)
+	}
 	for _, id := range m.Tokenizer.Vocab().Suppress {
 		if int(id) < m.limits.Vocab {
 			so.Suppress = append(slices.Clip(so.Suppress), id)
@@ -107,6 +114,9 @@ func (m *Model) NewAnswer(history []int32, o GenerateOptions) (*Answer, error) {
 	a := &Answer{o: o, tok: m.Tokenizer, context: m.limits.Context, sampler: sampler, stop: stop,
 		stream: m.Tokenizer.Stream(loaders.DecodeOptions{Special: o.Special, KeepPrefix: text})}
 	a.full(len(history))
+	if o.Constraint != nil && o.Constraint.Done() {
+		a.reason = StopString
+	}
 	return a, nil
 }
 
@@ -146,6 +156,9 @@ func (a *Answer) Next(logits []float32, history []int32) (Token, error) {
 	switch {
 	case stopped:
 		a.reason = StopString
+	case a.o.Constraint != nil && a.o.Constraint.Done():
+		a.reason = StopString
+		tok.Text += a.flush()
 	case a.n == a.o.MaxTokens:
 		a.reason = StopLength
 	default:

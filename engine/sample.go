@@ -17,9 +17,10 @@ var ErrNoToken = errors.New("engine: no token can be chosen: every logit is -inf
 // most likely token. Where a number lies outside its range the rule is written
 // beside it; NaN is refused everywhere.
 //
-// The steps, in this order: Bias and Suppress, RepeatPenalty, TopK, MinP, TopP,
-// Temperature, draw. TopP and MinP look at probabilities at temperature 1, so
-// that a high temperature does not open the door to unlikely tokens.
+// The steps, in this order: Bias and Suppress, RepeatPenalty, Constraint,
+// TopK, MinP, TopP, Temperature, draw. TopP and MinP look at probabilities at
+// temperature 1, so that a high temperature does not open the door to unlikely
+// tokens.
 type SampleOptions struct {
 	// Temperature divides the logits before the draw. 0 takes the largest
 	// logit, of equal ones the lowest id. Negative or infinite is refused.
@@ -48,6 +49,9 @@ type SampleOptions struct {
 	Suppress []int32
 	// Seed starts the draws: same seed, options and logits, same tokens.
 	Seed uint64
+	// Constraint says which tokens may come at all: TopK, MinP and TopP choose
+	// among what it allows. Pick moves it past each token.
+	Constraint Constraint
 }
 
 // Bias is a number added to the logit of a token.
@@ -93,13 +97,14 @@ func (o *SampleOptions) check(vocab int) error {
 // Sampler chooses tokens from logits. It owns its scratch memory: after the
 // first call choosing allocates nothing. It is for one goroutine at a time.
 type Sampler struct {
-	o    SampleOptions
-	pcg  rand.PCG
-	work []float32   // the logits after biases and penalty
-	cand []candidate // what top-k, min-p and top-p work on
-	sums []float64   // of blocks of weights, when nothing limits the draw
-	seen []uint32    // call number at which the penalty met a token
-	call uint32
+	o       SampleOptions
+	pcg     rand.PCG
+	work    []float32   // the logits after biases and penalty
+	cand    []candidate // what top-k, min-p and top-p work on
+	sums    []float64   // of blocks of weights, when nothing limits the draw
+	allowed []uint64    // the constraint's mask
+	seen    []uint32    // call number at which the penalty met a token
+	call    uint32
 }
 
 // NewSampler returns a sampler for a vocabulary of the given size.
@@ -122,7 +127,10 @@ func NewSampler(vocab int, o SampleOptions) (*Sampler, error) {
 	}
 	s := &Sampler{o: o}
 	s.Reset()
-	if len(o.Bias) > 0 || len(o.Suppress) > 0 || o.RepeatPenalty != 1 {
+	if o.Constraint != nil {
+		s.allowed = make([]uint64, (vocab+63)/64)
+	}
+	if len(o.Bias) > 0 || len(o.Suppress) > 0 || o.RepeatPenalty != 1 || o.Constraint != nil {
 		s.work = make([]float32, vocab)
 	}
 	if o.RepeatPenalty != 1 {
@@ -138,16 +146,34 @@ func NewSampler(vocab int, o SampleOptions) (*Sampler, error) {
 	return s, nil
 }
 
-// Reset starts the draws over from the seed.
+// Reset starts the draws over from the seed. A constraint stays where it is.
 func (s *Sampler) Reset() { s.pcg.Seed(s.o.Seed, 0x9e3779b97f4a7c15) }
 
 // Pick chooses a token. logits are those after the last token of history; they
 // are not changed, and must hold no NaN and no +inf: the engine's step has
-// refused those. Only -inf everywhere is an error, ErrNoToken.
+// refused those. -inf everywhere is ErrNoToken; a constraint that allows nothing
+// is ErrConstraint.
 func (s *Sampler) Pick(logits []float32, history []int32) (int32, error) {
+	id, err := s.pick(logits, history)
+	if err == nil && s.o.Constraint != nil {
+		err = s.o.Constraint.Accept(id)
+	}
+	return id, err
+}
+
+func (s *Sampler) pick(logits []float32, history []int32) (int32, error) {
 	x := s.adjust(logits, history)
+	if s.o.Constraint != nil {
+		var err error
+		if x, err = s.mask(x); err != nil {
+			return -1, err
+		}
+	}
 	best := argmax(x)
 	if best < 0 || math.IsInf(float64(x[best]), -1) {
+		if s.o.Constraint != nil {
+			return -1, fmt.Errorf("%w: what the constraint allows is suppressed by a bias or by the vocabulary", ErrNoToken)
+		}
 		return -1, ErrNoToken
 	}
 	if s.o.Temperature == 0 {
