@@ -143,7 +143,7 @@ func (b *Batch) Step(ctx context.Context, items []Item) error {
 	}
 	b.logits, b.hidden = b.prog.Output("logits"), b.prog.Output("hidden")
 	for i := range items {
-		if err := b.finite(&items[i]); err != nil {
+		if err := b.finite(items, i); err != nil {
 			b.undo(items)
 			return err
 		}
@@ -229,8 +229,9 @@ func (b *Batch) undo(items []Item) {
 	}
 }
 
-// finite checks the rows of an item.
-func (b *Batch) finite(it *Item) error {
+// finite checks the rows of item i.
+func (b *Batch) finite(items []Item, i int) error {
+	it := &items[i]
 	for k := range it.n {
 		what := ""
 		switch {
@@ -242,7 +243,7 @@ func (b *Batch) finite(it *Item) error {
 			continue
 		}
 		t := len(it.Tokens) - it.n + k
-		return &NonFiniteError{What: what, Token: it.Seq.n + t, ID: it.Tokens[t]}
+		return &NonFiniteError{What: what, Token: it.Seq.n + t, ID: it.Tokens[t], Item: i}
 	}
 	return nil
 }

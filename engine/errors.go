@@ -48,6 +48,7 @@ type NonFiniteError struct {
 	What  string // "logits" or "hidden state"
 	Token int    // position of the token in its sequence
 	ID    int32  // the token itself
+	Item  int    // the step's item that has it
 }
 
 // Error names the token; which layer began it is not known here.

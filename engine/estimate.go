@@ -25,5 +25,5 @@ func Estimate(f *loaders.Model, o Options) (MemoryReport, error) {
 	if err != nil {
 		return MemoryReport{}, err
 	}
-	return estimate(g, stepDims(l, cacheSize(g, l))), nil
+	return estimate(g, stepDims(l, o.cacheSize(g, l))), nil
 }

@@ -202,7 +202,7 @@ func fakeModel(t testing.TB, f *fake, window int, o Options) *Model {
 	if m.limits, err = o.limits(f.vocab, 0); err != nil {
 		t.Fatal(err)
 	}
-	if m.batch, m.memory, err = m.compile(g, m.limits); err != nil {
+	if m.batch, m.memory, err = m.compile(g, m.limits, o.cacheSize(g, m.limits)); err != nil {
 		t.Fatal(err)
 	}
 	m.cache = m.batch.cache

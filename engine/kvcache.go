@@ -173,13 +173,7 @@ func (s *Sequence) reserve(n int, cp copier) error {
 		table []int32
 	}{{&c.full, s.full}, {&c.ring, s.ring}}
 	for _, k := range kinds {
-		need := 0
-		for i := from; i < to && k.pool.exists(); i++ {
-			if p := k.table[i%len(k.table)]; p == noPage || k.pool.refs[p] > 1 {
-				need++
-			}
-		}
-		if err := k.pool.check(need); err != nil {
+		if err := k.pool.check(k.pool.need(k.table, from, to)); err != nil {
 			return err
 		}
 	}

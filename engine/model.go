@@ -34,8 +34,17 @@ type Options struct {
 	// backend "ref"), f32 or q8_0.
 	KV graph.DType
 	// MaxSeqs is the number of sequences that fit the KV cache at full length
-	// and that a step can mix, 0 is 1.
+	// (see Positions) and that a step can mix, 0 is 1.
 	MaxSeqs int
+	// Positions is the number of positions that all sequences share in the
+	// layers that keep every position. 0 is Context times MaxSeqs, so that a
+	// sequence always finds room; fewer save memory, and steps may then return a
+	// *PagesError. It is at least Context, and rounded up to whole pages.
+	Positions int
+	// Windows is the room in windowed layers beside that of the sequences: for
+	// so many windows, which a prefix cache can keep of texts that nobody is
+	// writing.
+	Windows int
 	// MaxRows is the number of rows of logits a step gives at most. 0 is as
 	// many as 16 MiB hold, at least MaxSeqs, at most Chunk. More make Score and
 	// Perplexity faster.
@@ -87,7 +96,8 @@ func (o *Options) limits(vocab, trained int) (Limits, error) {
 	for _, f := range []struct {
 		name string
 		n    int
-	}{{"context", o.Context}, {"chunk", o.Chunk}, {"number of sequences", o.MaxSeqs}, {"number of rows", o.MaxRows}} {
+	}{{"context", o.Context}, {"chunk", o.Chunk}, {"number of sequences", o.MaxSeqs}, {"number of rows", o.MaxRows},
+		{"number of positions", o.Positions}, {"number of windows", o.Windows}} {
 		if f.n < 0 || f.n > 1<<30 {
 			return Limits{}, fmt.Errorf("engine: the %s is %d, want 0 (the default) to %d", f.name, f.n, 1<<30)
 		}
@@ -107,6 +117,9 @@ func (o *Options) limits(vocab, trained int) (Limits, error) {
 		l.Rows = rowsBytes / (4 * vocab)
 	}
 	l.Rows = min(max(l.Rows, l.Seqs), l.Step)
+	if o.Positions != 0 && o.Positions < l.Context {
+		return Limits{}, fmt.Errorf("engine: a KV cache of %d positions cannot hold one text of the context, %d; ask for more positions or a smaller context", o.Positions, l.Context)
+	}
 	return l, nil
 }
 
@@ -193,7 +206,7 @@ func (m *Model) build() (err error) {
 	if t := m.Arch.ContextLength; t > 0 && m.limits.Context > t {
 		m.warn("the context of %d is longer than the %d positions the model was trained for", m.limits.Context, t)
 	}
-	m.batch, m.memory, err = m.compile(m.Graph, m.limits)
+	m.batch, m.memory, err = m.compile(m.Graph, m.limits, m.o.cacheSize(m.Graph, m.limits))
 	if err != nil {
 		return err
 	}
@@ -206,8 +219,7 @@ func (m *Model) warn(format string, args ...any) {
 }
 
 // compile makes a program of g with a KV cache of its own.
-func (m *Model) compile(g *graph.Graph, l Limits) (*Batch, MemoryReport, error) {
-	z := cacheSize(g, l)
+func (m *Model) compile(g *graph.Graph, l Limits, z CacheSize) (*Batch, MemoryReport, error) {
 	dims := stepDims(l, z)
 	r := estimate(g, dims)
 	if !r.fits() {
@@ -250,7 +262,7 @@ func stepDims(l Limits, z CacheSize) graph.Dims {
 }
 
 // cacheSize finds what the graph's caches need.
-func cacheSize(g *graph.Graph, l Limits) CacheSize {
+func (o *Options) cacheSize(g *graph.Graph, l Limits) CacheSize {
 	z := CacheSize{Context: l.Context, Step: min(l.Step, l.Context)}
 	full := false
 	for _, v := range g.Values {
@@ -262,8 +274,13 @@ func cacheSize(g *graph.Graph, l Limits) CacheSize {
 	}
 	if full {
 		z.Full = l.Seqs * z.C()
+		if o.Positions != 0 {
+			z.Full = pages(o.Positions)
+		}
 	}
-	z.Ring = l.Seqs * z.CW()
+	if z.Window > 0 {
+		z.Ring = l.Seqs*z.CW() + o.Windows*min(pages(z.Window)+1, z.C())
+	}
 	return z
 }
 

@@ -73,6 +73,10 @@ func (s *Session) each(ctx context.Context, tokens []int32, f func(i int, logits
 	return nil
 }
 
+// ScoreToken returns how likely token id is under the logits before it, with the
+// top most likely tokens beside it.
+func ScoreToken(logits []float32, id int32, top int) Score { return score(logits, id, top) }
+
 func score(logits []float32, id int32, top int) Score {
 	sc := Score{ID: id, Known: true}
 	sc.Logprob, sc.Top = logprobs(logits, id, top)

@@ -1,0 +1,122 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"graphrun/engine"
+)
+
+// open opens one of the small models of the repository.
+func open(t testing.TB, name string, o engine.Options) *engine.Model {
+	t.Helper()
+	o.Threads = 1
+	o.Deterministic = true
+	m, err := engine.Open(filepath.Join("..", "..", "testdata", "models", name+".gguf"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+func start(t testing.TB, m *engine.Model, o Options) *Scheduler {
+	t.Helper()
+	s := New(m, o)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// prompt returns n tokens that look random.
+func prompt(m *engine.Model, n int, seed uint64) []int32 {
+	r := rand.New(rand.NewPCG(seed, 7))
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = r.Int32N(int32(m.Limits().Vocab))
+	}
+	return ids
+}
+
+// answerOf is what came of a request.
+type answerOf struct {
+	tokens []engine.Token
+	res    Result
+	err    error
+}
+
+// read reads a stream to its end.
+func read(ctx context.Context, st *Stream) answerOf {
+	var a answerOf
+	for {
+		tok, err := st.Next(ctx)
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				a.err = err
+			}
+			a.res = st.Result()
+			return a
+		}
+		a.tokens = append(a.tokens, tok)
+	}
+}
+
+// ask submits a request and reads its answer.
+func ask(t testing.TB, s *Scheduler, q Request) answerOf {
+	t.Helper()
+	st, err := s.Submit(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := read(t.Context(), st)
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	return a
+}
+
+// alone computes the answer in a session of its own.
+func alone(t testing.TB, m *engine.Model, q Request) answerOf {
+	t.Helper()
+	s := m.NewSession()
+	defer s.Close()
+	var a answerOf
+	if err := s.Append(t.Context(), q.Prompt...); err != nil {
+		t.Fatal(err)
+	}
+	for tok, err := range s.Generate(t.Context(), q.Options) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.tokens = append(a.tokens, tok)
+	}
+	a.res.Reason = s.StopReason()
+	return a
+}
+
+// same reports a difference between two answers, log-probabilities bit for bit.
+func same(t testing.TB, what string, got, want answerOf) {
+	t.Helper()
+	for i := range min(len(got.tokens), len(want.tokens)) {
+		g, w := got.tokens[i], want.tokens[i]
+		if g.ID != w.ID || g.Text != w.Text || g.Logprob != w.Logprob || !slices.Equal(g.Top, w.Top) {
+			t.Errorf("%s: token %d of %d is %v, want %v", what, i, len(got.tokens), g, w)
+			return
+		}
+	}
+	if len(got.tokens) != len(want.tokens) || got.res.Reason != want.res.Reason {
+		t.Errorf("%s: %d tokens, %s; want %d, %s", what, len(got.tokens), got.res.Reason, len(want.tokens), want.res.Reason)
+	}
+}
+
+// unused reports pages that nobody gave back.
+func unused(t testing.TB, m *engine.Model) {
+	t.Helper()
+	if full, ring := m.Cache().Use(); full.Used != 0 || ring.Used != 0 {
+		t.Errorf("%d and %d pages are lost", full.Used, ring.Used)
+	}
+}

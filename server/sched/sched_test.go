@@ -1,0 +1,64 @@
+package sched
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"graphrun/engine"
+)
+
+// TestAmongOthers: an answer is the same, bit for bit, alone and among thirty
+// others, some of which leave.
+func TestAmongOthers(t *testing.T) {
+	for _, name := range []string{"llama-q8_0", "gemma3", "gptoss"} {
+		t.Run(name, func(t *testing.T) {
+			m := open(t, name, engine.Options{Context: 512, MaxSeqs: 6, Chunk: 96, Positions: 4096, Windows: 8})
+			var reqs []Request
+			var want []answerOf
+			for i := range 31 {
+				o := engine.GenerateOptions{MaxTokens: 5 + i, IgnoreEOG: true, Top: 3}
+				if i%2 == 1 {
+					o.SampleOptions = engine.SampleOptions{Temperature: 0.9, TopK: 20, Seed: uint64(i)}
+				}
+				reqs = append(reqs, Request{Prompt: prompt(m, 1+i*9, uint64(i%20)), Options: o, Partition: fmt.Sprint(i % 3)})
+				want = append(want, alone(t, m, reqs[i]))
+			}
+			s := New(m, Options{Chunk: 24, CachePages: -1})
+			var all sync.WaitGroup
+			for round := range 3 {
+				for i, q := range reqs {
+					st, err := s.Submit(t.Context(), q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					leave := -1
+					if (i+round)%3 == 0 {
+						leave = rand.IntN(q.Options.MaxTokens + 1)
+					}
+					all.Go(func() {
+						for range leave {
+							if _, err := st.Next(t.Context()); err != nil {
+								t.Error(err)
+							}
+						}
+						if leave >= 0 {
+							st.Close()
+							return
+						}
+						a := read(t.Context(), st)
+						if a.err != nil {
+							t.Errorf("request %d: %v", i, a.err)
+						}
+						same(t, fmt.Sprintf("request %d", i), a, want[i])
+					})
+				}
+			}
+			all.Wait()
+			t.Logf("%+v", s.Stats())
+			s.Close()
+			unused(t, m)
+		})
+	}
+}
