@@ -59,7 +59,9 @@ const belowHalf = 0x3effffff
 func encodeQ4_0(b []byte, x, w []float32) {
 	d, inv := inverse(largest(x) / -8)
 	if w != nil {
-		d, inv = symmetric(x, w, -8, 7)
+		var weights [32]float32
+		errorWeights(weights[:], x, w, 32)
+		d, inv = stored(symmetric(x, weights[:], -8, 7, 9, 3).d())
 	}
 	putF16(b, d)
 	for i := range 16 {
@@ -87,16 +89,20 @@ func encodeQ4_1(b []byte, x, w []float32) {
 
 // ranged returns scale, its inverse and minimum of a block whose elements are
 // least + d·(0..top).
-func ranged(x, w []float32, top int) (d, inv, least float32) {
+func ranged(x, w []float32, top float32) (d, inv, least float32) {
 	if w != nil {
-		return affine(x, w, top)
+		var weights [32]float32
+		errorWeights(weights[:], x, w, 32)
+		f := affine(x, weights[:], top, true, -9, 9, 3)
+		d, inv = stored(f.d)
+		return d, inv, fromF16(toF16(f.m))
 	}
 	least, most := x[0], x[0]
 	for _, v := range x[1:] {
 		least, most = min(least, v), max(most, v)
 	}
 	least, most = max(least, -maxScale), min(most, maxScale)
-	d, inv = inverse((most - least) / float32(top))
+	d, inv = inverse((most - least) / top)
 	return d, inv, least
 }
 
@@ -107,7 +113,9 @@ func ranged(x, w []float32, top int) (d, inv, least float32) {
 func encodeQ5_0(b []byte, x, w []float32) {
 	d, inv := inverse(largest(x) / -16)
 	if w != nil {
-		d, inv = symmetric(x, w, -16, 15)
+		var weights [32]float32
+		errorWeights(weights[:], x, w, 32)
+		d, inv = stored(symmetric(x, weights[:], -16, 15, 9, 3).d())
 	}
 	putF16(b, d)
 	high := uint32(0)

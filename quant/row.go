@@ -11,7 +11,10 @@ import (
 )
 
 // types are those that Row writes, in the order of package graph.
-var types = []graph.DType{graph.F32, graph.F16, graph.BF16, graph.Q8_0, graph.Q4_0, graph.Q4_1, graph.Q5_0, graph.Q5_1}
+var types = []graph.DType{
+	graph.F32, graph.F16, graph.BF16, graph.Q8_0, graph.Q4_0, graph.Q4_1, graph.Q5_0, graph.Q5_1,
+	graph.Q2_K, graph.Q3_K, graph.Q4_K, graph.Q5_K, graph.Q6_K, graph.IQ4_NL, graph.IQ4_XS, graph.MXFP4, graph.TQ1_0, graph.TQ2_0,
+}
 
 // encode encodes one block, or any number of elements of a float type. w is nil
 // or has a positive weight for each element. A switch, not a table of
@@ -34,6 +37,26 @@ func encode(t graph.DType, b []byte, x, w []float32) {
 		encodeQ5_0(b, x, w)
 	case graph.Q5_1:
 		encodeQ5_1(b, x, w)
+	case graph.Q2_K:
+		encodeQ2K(b, x, w)
+	case graph.Q3_K:
+		encodeQ3K(b, x, w)
+	case graph.Q4_K:
+		encodeQ4K(b, x, w)
+	case graph.Q5_K:
+		encodeQ5K(b, x, w)
+	case graph.Q6_K:
+		encodeQ6K(b, x, w)
+	case graph.IQ4_NL:
+		encodeIQ4NL(b, x, w)
+	case graph.IQ4_XS:
+		encodeIQ4XS(b, x, w)
+	case graph.MXFP4:
+		encodeMXFP4(b, x, w)
+	case graph.TQ1_0:
+		encodeTQ1(b, x, w)
+	case graph.TQ2_0:
+		encodeTQ2(b, x, w)
 	default:
 		panic("quant: a type that Types does not list")
 	}
@@ -162,6 +185,8 @@ func Limit(t graph.DType) float32 {
 		return 113 * f16
 	case graph.IQ4_XS:
 		return 31 * 113 * f16
+	case graph.MXFP4:
+		return 0x1.8p127
 	}
 	return math.MaxFloat32
 }
