@@ -69,7 +69,7 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	case f.prompt+f.gen == 0 || f.reps < 1:
 		return usagef("nothing to measure: want -r of at least 1, and -p or -n above 0")
 	}
-	path, err := modelArg(args)
+	path, err := modelArg(cmd, args)
 	if err != nil {
 		return err
 	}

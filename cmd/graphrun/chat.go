@@ -73,7 +73,7 @@ func (f *chatFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	path, err := modelArg(args)
+	path, err := modelArg(cmd, args)
 	if err != nil {
 		return err
 	}

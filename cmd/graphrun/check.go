@@ -117,7 +117,7 @@ func (f *checkFlags) run(cmd *cobra.Command, list []string) error {
 	if f.tolerance < 0 || math.IsNaN(f.tolerance) {
 		return usagef("--tolerance is %g, want above 0, or 0 for the default", f.tolerance)
 	}
-	path, err := modelArg(list)
+	path, err := modelArg(cmd, list)
 	if err != nil {
 		return err
 	}

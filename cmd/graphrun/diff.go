@@ -72,7 +72,8 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 
 // load returns the graph of a model or of a text form.
 func (f *diffFlags) load(cmd *cobra.Command, path string) (*graph.Graph, error) {
-	if err := mustExist(path); err != nil {
+	path, err := modelPath(cmd, path)
+	if err != nil {
 		return nil, err
 	}
 	text, err := graphText(cmd, path)

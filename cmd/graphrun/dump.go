@@ -58,7 +58,7 @@ func (d *dumpFlags) run(cmd *cobra.Command, args []string) error {
 	if err := d.knownPass(); err != nil {
 		return err
 	}
-	path, err := modelArg(args)
+	path, err := modelArg(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (d *dumpFlags) graph(cmd *cobra.Command, path string) (*graph.Graph, graph.
 
 // list prints the pass table with what each pass did and took.
 func (d *dumpFlags) list(cmd *cobra.Command, args []string) error {
-	path, err := modelArg(args)
+	path, err := modelArg(cmd, args)
 	if err != nil {
 		return err
 	}

@@ -37,14 +37,15 @@ the last token (--pool last), divided by its length unless --raw is given.`,
 			if len(args) == 1 && inputIsTerminal(cmd) {
 				return usagef("no text: give one as an argument or on standard input")
 			}
-			if err := mustExist(args[0]); err != nil {
+			path, err := modelPath(cmd, args[0])
+			if err != nil {
 				return err
 			}
 			text, err := textArg(cmd, args[1:])
 			if err != nil {
 				return err
 			}
-			m, err := f.open(cmd, args[0], nil)
+			m, err := f.open(cmd, path, nil)
 			if err != nil {
 				return err
 			}

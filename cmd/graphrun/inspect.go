@@ -30,7 +30,7 @@ model would need in memory for the given context.`,
 			if !isOneOf(output, []string{"text", "json"}) {
 				return usagef("-o is %q, want text or json", output)
 			}
-			path, err := modelArg(args)
+			path, err := modelArg(cmd, args)
 			if err != nil {
 				return err
 			}

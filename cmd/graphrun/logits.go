@@ -30,7 +30,7 @@ so that nothing is rounded that the model does not round.`,
 			if chunk < 0 {
 				return usagef("--chunk is %d, want 1 or more, or 0 for the default", chunk)
 			}
-			path, err := modelArg(args)
+			path, err := modelArg(cmd, args)
 			if err != nil {
 				return err
 			}

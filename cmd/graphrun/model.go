@@ -12,6 +12,7 @@ import (
 	"graphrun/backends/cpu"
 	"graphrun/engine"
 	"graphrun/graph"
+	"graphrun/hub"
 )
 
 // modelFlags are the flags of every command that compiles a model.
@@ -147,22 +148,36 @@ func looksLikeModel(arg string) bool {
 	return false
 }
 
-// mustExist says clearly when a MODEL is not there.
-func mustExist(path string) error {
-	if _, err := os.Stat(path); err != nil {
-		if os.IsNotExist(err) {
-			return fmt.Errorf("model %s: no such file or folder", path)
-		}
-		return err
-	}
-	return nil
+// modelPath returns where a MODEL lies: the argument itself, a file or folder
+// that must exist, or the place in the cache of a name such as hf.co/org/name,
+// which is downloaded if it is not there.
+func modelPath(cmd *cobra.Command, arg string) (string, error) {
+	return findModel(cmd, arg, false)
 }
 
-// modelArg returns the only argument, a MODEL that must exist, or "" for the
+// tokenizerPath is modelPath for who needs no weights.
+func tokenizerPath(cmd *cobra.Command, arg string) (string, error) {
+	return findModel(cmd, arg, true)
+}
+
+func findModel(cmd *cobra.Command, arg string, tokenizer bool) (string, error) {
+	_, err := os.Stat(arg)
+	switch {
+	case err == nil:
+		return arg, nil
+	case hub.IsName(arg):
+		return fetchModel(cmd, arg, tokenizer)
+	case os.IsNotExist(err):
+		return "", fmt.Errorf("model %s: no such file or folder", arg)
+	}
+	return "", err
+}
+
+// modelArg returns the path of the only argument, a MODEL, or "" for the
 // embedded model.
-func modelArg(args []string) (string, error) {
+func modelArg(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) == 0 {
 		return "", nil
 	}
-	return args[0], mustExist(args[0])
+	return modelPath(cmd, args[0])
 }

@@ -38,15 +38,16 @@ find the same token likeliest. A base is the model before it was quantized.`,
 			if err != nil {
 				return err
 			}
-			if err := mustExist(args[0]); err != nil {
+			path, err := modelPath(cmd, args[0])
+			if err != nil {
 				return err
 			}
 			if base != "" {
-				if err := mustExist(base); err != nil {
+				if base, err = modelPath(cmd, base); err != nil {
 					return err
 				}
 			}
-			m, err := f.open(cmd, args[0], nil)
+			m, err := f.open(cmd, path, nil)
 			if err != nil {
 				return err
 			}

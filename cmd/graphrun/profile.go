@@ -77,7 +77,7 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 	if f.prompt < 1 || f.tokens < 1 {
 		return usagef("-p is %d and -n is %d, want 1 or more", f.prompt, f.tokens)
 	}
-	path, err := modelArg(args)
+	path, err := modelArg(cmd, args)
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,9 @@ func rootCmd() *cobra.Command {
 		Short: "Run language models on the CPU, and see the graph that runs",
 		Long: `graphrun compiles a language model into a static dataflow graph and runs it on the CPU.
 
-A MODEL is a GGUF file. Where none is named, a small model that writes
-children's stories is used, which is part of the program.`,
+A MODEL is a GGUF file, or hf.co/REPO[:QUANT], which is downloaded once. Where
+none is named, a small model that writes children's stories is used, which is
+part of the program.`,
 		Example: `  graphrun run "Once upon a time"
   graphrun run model.gguf "The capital of France is" -n 32
   graphrun --dump=summary model.gguf
@@ -41,7 +42,8 @@ children's stories is used, which is part of the program.`,
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	d.register(root)
+	root.PersistentFlags().Bool(offlineFlag, false, "never use the network: hf.co/… names must be in the cache")
 	root.AddCommand(runCmd(), inspectCmd(), logitsCmd(), tokenizeCmd(), detokenizeCmd(), templateCmd(), perplexityCmd(), embedCmd(), chatCmd(), checkCmd())
-	root.AddCommand(benchCmd(), synthCmd(), profileCmd(), diffCmd())
+	root.AddCommand(benchCmd(), synthCmd(), profileCmd(), diffCmd(), pullCmd())
 	return root
 }

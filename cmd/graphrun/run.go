@@ -145,10 +145,10 @@ func (f *runFlags) arguments(cmd *cobra.Command, args []string) (path, prompt st
 		if given || f.file != "" {
 			return "", "", usagef("a prompt is given twice: as argument %q and by --tokens or --file", args[1])
 		}
-		return args[0], args[1], mustExist(args[0])
+		path, err := modelPath(cmd, args[0])
+		return path, args[1], err
 	case len(args) == 1 && (looksLikeModel(args[0]) || given || f.file != ""):
-		path = args[0]
-		if err := mustExist(path); err != nil {
+		if path, err = modelPath(cmd, args[0]); err != nil {
 			if !given && f.file == "" {
 				err = fmt.Errorf("%w (a text that has a / in it goes to -f FILE or standard input)", err)
 			}

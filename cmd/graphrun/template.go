@@ -32,10 +32,11 @@ code is 1.`,
 		Example: `  echo '{"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": true}' | graphrun template model.gguf`,
 		Args:    args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := mustExist(args[0]); err != nil {
+			path, err := modelPath(cmd, args[0])
+			if err != nil {
 				return err
 			}
-			t, extra, err := openTemplate(args[0], name)
+			t, extra, err := openTemplate(path, name)
 			if err != nil {
 				return err
 			}

@@ -74,7 +74,8 @@ array of arrays of ids.`,
 // openTokenizer reads the vocabulary of a model; its warnings go to the error
 // stream.
 func openTokenizer(cmd *cobra.Command, path string) (*loaders.Tokenizer, error) {
-	if err := mustExist(path); err != nil {
+	path, err := tokenizerPath(cmd, path)
+	if err != nil {
 		return nil, err
 	}
 	tok, err := loaders.OpenTokenizer(path)
