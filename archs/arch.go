@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"graphrun/loaders"
 )
 
 // Arch describes an architecture as data, beside the two functions that data
@@ -24,6 +26,9 @@ type Arch struct {
 	Rope RopeKind
 	// Tokenizers lists the values of tokenizer.ggml.model that files have.
 	Tokenizers []string
+	// HF says how folders of Hugging Face form hold the architecture; nil if none
+	// are read.
+	HF *loaders.HF
 	// Layer completes the facts of layer l, which has been filled from the
 	// usual keys; nil if they say it all.
 	Layer func(c *Config, l *Layer)
@@ -176,6 +181,9 @@ func Register(a *Arch) *Arch {
 		panic("archs: " + a.Name + " is registered twice")
 	}
 	registry.archs[a.Name] = a
+	if a.HF != nil {
+		loaders.RegisterHF(a.Name, a.HF)
+	}
 	return a
 }
 
@@ -243,7 +251,7 @@ type UnknownError struct {
 // Error prints the known names, and the closest one if it is close.
 func (e *UnknownError) Error() string {
 	text := fmt.Sprintf("archs: unknown architecture %q in %s; known: %s", e.Name, e.File, strings.Join(e.Known, ", "))
-	if c := closest(e.Name, e.Known); c != "" {
+	if c := loaders.Closest(e.Name, e.Known); c != "" {
 		text += fmt.Sprintf("; closest: %s", c)
 	}
 	return text
@@ -251,38 +259,3 @@ func (e *UnknownError) Error() string {
 
 // Is reports whether target is errors.ErrUnsupported.
 func (e *UnknownError) Is(target error) bool { return target == errors.ErrUnsupported }
-
-// closest returns the known name with the fewest edits to name, "" if even
-// that one differs in more than a third of its letters.
-func closest(name string, known []string) string {
-	best, least := "", 1<<30
-	for _, k := range known {
-		if d := edits(name, k); d < least && d <= (len(k)+2)/3 {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// edits returns the Levenshtein distance of two names. Names from a file are
-// cut, so that a hostile one costs no time.
-func edits(a, b string) int {
-	a = a[:min(len(a), 64)]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next := min(row[j+1]+1, row[j]+1, diag+cost)
-			diag, row[j+1] = row[j+1], next
-		}
-	}
-	return row[len(b)]
-}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"graphrun/loaders"
 	"graphrun/ops"
 )
 
@@ -30,6 +31,27 @@ var _ = Register(&Arch{
 		{Name: "blk.N.attn_q_norm.weight", Shape: "K"},
 		{Name: "blk.N.attn_k_norm.weight", Shape: "K"},
 	}),
+	HF: &loaders.HF{
+		Types:    []string{"gemma3_text", "gemma3"},
+		Wrapped:  []string{"gemma3"},
+		Class:    "Gemma3ForCausalLM",
+		Prefixes: hfPrefixes,
+		Skip:     hfTowers,
+		// The conditional models of 2025 leave out what their type defines.
+		Fields: slices.Concat(hfSizes(map[string]any{"context_length": uint32(131072), "attention.head_count": uint32(8),
+			"attention.head_count_kv": uint32(4), "attention.layer_norm_rms_epsilon": float32(1e-6)}), []loaders.HFField{
+			{Key: "attention.key_length", From: []string{"head_dim"}, Type: loaders.TypeU32, Default: uint32(256)},
+			{Key: "attention.sliding_window", From: []string{"sliding_window"}, Type: loaders.TypeU32, Optional: true},
+			{Key: "final_logit_softcapping", From: []string{"final_logit_softcapping"}, Type: loaders.TypeF32, Optional: true},
+		}),
+		Checks: append(hfActivation("gelu_pytorch_tanh"), noBidirectional,
+			loaders.HFCheck{Field: "attn_logit_softcapping", Why: "attention scores are not bent here"}),
+		Tensors:  slices.Concat(hfGemma, hfHeadNorms),
+		Tied:     true,
+		NormPlus: 1,
+		Read:     readGemma3,
+		Write:    writeGemma3,
+	},
 	Layer: func(c *Config, l *Layer) {
 		if w := c.Int("attention.sliding_window"); w > 0 && (l.Index+1)%c.Int("attention.sliding_window_pattern") != 0 {
 			l.Window = w

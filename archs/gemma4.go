@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"graphrun/graph"
+	"graphrun/loaders"
 	"graphrun/ops"
 )
 
@@ -77,6 +78,40 @@ var _ = Register(&Arch{
 		{Name: "blk.N.ffn_down_exps.weight", Shape: "E,D,X", When: (*Layer).MoE},
 		{Name: "blk.N.ffn_down_exps.scale", Shape: "E", When: (*Layer).MoE, Flags: Optional},
 	}),
+	HF: &loaders.HF{
+		Types:    []string{"gemma4_text", "gemma4"},
+		Wrapped:  []string{"gemma4"},
+		Class:    "Gemma4ForCausalLM",
+		Prefixes: hfPrefixes,
+		Skip:     hfTowers,
+		Fields: slices.Concat(hfSizes(nil), []loaders.HFField{
+			{Key: "attention.key_length", From: []string{"global_head_dim"}, Type: loaders.TypeU32},
+			{Key: "attention.key_length_swa", From: []string{"head_dim"}, Type: loaders.TypeU32},
+			{Key: "attention.sliding_window", From: []string{"sliding_window"}, Type: loaders.TypeU32},
+			{Key: "attention.shared_kv_layers", From: []string{"num_kv_shared_layers"}, Type: loaders.TypeU32, Optional: true},
+		}),
+		Checks: append(hfActivation("gelu_pytorch_tanh"), noBidirectional),
+		Tensors: slices.Concat(hfGemma, hfHeadNorms, []loaders.HFTensor{
+			{Name: "embed_tokens_per_layer.weight", GGUF: "per_layer_token_embd.weight"},
+			{Name: "per_layer_model_projection.weight", GGUF: "per_layer_model_proj.weight"},
+			{Name: "per_layer_projection_norm.weight", GGUF: "per_layer_proj_norm.weight"},
+			{Name: "layers.N.layer_scalar", GGUF: "blk.N.layer_output_scale.weight"},
+			{Name: "layers.N.per_layer_input_gate.weight", GGUF: "blk.N.inp_gate.weight"},
+			{Name: "layers.N.per_layer_projection.weight", GGUF: "blk.N.proj.weight"},
+			{Name: "layers.N.post_per_layer_input_norm.weight", GGUF: "blk.N.post_norm.weight"},
+			{Name: "layers.N.router.proj.weight", GGUF: "blk.N.ffn_gate_inp.weight"},
+			{Name: "layers.N.router.scale", GGUF: "blk.N.ffn_gate_inp.scale"},
+			{Name: "layers.N.router.per_expert_scale", GGUF: "blk.N.ffn_down_exps.scale"},
+			{Name: "layers.N.pre_feedforward_layernorm_2.weight", GGUF: "blk.N.pre_ffw_norm_2.weight"},
+			{Name: "layers.N.post_feedforward_layernorm_1.weight", GGUF: "blk.N.post_ffw_norm_1.weight"},
+			{Name: "layers.N.post_feedforward_layernorm_2.weight", GGUF: "blk.N.post_ffw_norm_2.weight"},
+			{Name: "layers.N.experts.gate_up_proj", GGUF: "blk.N.ffn_gate_up_exps.weight"},
+			{Name: "layers.N.experts.down_proj", GGUF: "blk.N.ffn_down_exps.weight"},
+		}),
+		Tied:  true,
+		Read:  readGemma4,
+		Write: writeGemma4,
+	},
 	Layer: gemma4Layer,
 	Build: buildGemma4,
 })

@@ -3,6 +3,7 @@ package archs
 import (
 	"slices"
 
+	"graphrun/loaders"
 	"graphrun/ops"
 )
 
@@ -36,6 +37,38 @@ var _ = Register(&Arch{
 		{Name: "blk.N.ffn_up_exps.weight", Shape: "E,X,D", Flags: WithBias},
 		{Name: "blk.N.ffn_down_exps.weight", Shape: "E,D,X", Flags: WithBias},
 	}),
+	HF: &loaders.HF{
+		Types:    []string{"gpt_oss"},
+		Class:    "GptOssForCausalLM",
+		Prefixes: hfPrefixes,
+		Fields: slices.Concat(hfSizes(nil), []loaders.HFField{
+			{Key: "attention.key_length", From: []string{"head_dim"}, Type: loaders.TypeU32},
+			{Key: "attention.sliding_window", From: []string{"sliding_window"}, Type: loaders.TypeU32},
+			{Key: "expert_count", From: []string{"num_local_experts", "num_experts"}, Type: loaders.TypeU32},
+			{Key: "expert_used_count", From: []string{"num_experts_per_tok", "experts_per_token"}, Type: loaders.TypeU32},
+		}),
+		Checks: append(hfActivation("silu"),
+			loaders.HFCheck{Field: "swiglu_limit", Want: []string{"7", "7.0"}, Why: "activations would be cut elsewhere"}),
+		Tensors: slices.Concat(hfOuter, hfAttention, []loaders.HFTensor{
+			{Name: "layers.N.self_attn.sinks", GGUF: "blk.N.attn_sinks.weight"},
+			{Name: "layers.N.post_attention_layernorm.weight", GGUF: "blk.N.post_attention_norm.weight"},
+			{Name: "layers.N.mlp.router.weight", GGUF: "blk.N.ffn_gate_inp.weight"},
+			{Name: "layers.N.mlp.experts.gate_up_proj", GGUF: "blk.N.ffn_gate_exps.weight", Form: loaders.EvenRows},
+			{Name: "layers.N.mlp.experts.gate_up_proj", GGUF: "blk.N.ffn_up_exps.weight", Form: loaders.OddRows},
+			{Name: "layers.N.mlp.experts.down_proj", GGUF: "blk.N.ffn_down_exps.weight", Form: loaders.Swapped},
+			{Name: "layers.N.mlp.experts.gate_up_proj_bias", GGUF: "blk.N.ffn_gate_exps.bias", Form: loaders.EvenRows},
+			{Name: "layers.N.mlp.experts.gate_up_proj_bias", GGUF: "blk.N.ffn_up_exps.bias", Form: loaders.OddRows},
+			{Name: "layers.N.mlp.experts.down_proj_bias", GGUF: "blk.N.ffn_down_exps.bias"},
+		}),
+		Read: func(r *loaders.HFReader) {
+			r.Set("attention.value_length", uint32(r.Key("attention.key_length")))
+			r.Set("rope.dimension_count", uint32(r.Key("attention.key_length")))
+			r.Set("expert_feed_forward_length", uint32(r.Key("feed_forward_length")))
+			hfRope(r, 150000, "yarn")
+			checkKinds(r, `"sliding_attention" in layers 0, 2, 4 and so on`, func(l int) bool { return l%2 == 0 })
+		},
+		Write: writeGptOss,
+	},
 	Layer: func(c *Config, l *Layer) {
 		l.Scaling(c)
 		if l.Index%2 == 0 {

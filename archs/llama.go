@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"graphrun/graph"
+	"graphrun/loaders"
 	"graphrun/ops"
 )
 
@@ -21,6 +22,9 @@ var llama = Register(&Arch{
 		{Name: "rope.dimension_count", Kind: Uint, Default: Same("attention.key_length"), Check: headWidth},
 		{Name: "expert_count", Kind: Uint, Default: 0},
 		{Name: "expert_used_count", Kind: Uint, Default: 0},
+		{Name: "attention.sliding_window", Kind: Uint, Default: 0},
+		// Of folders only: their rows are used in the order they have there.
+		{Name: "rope.pairs", Kind: Text, Default: "adjacent", Check: OneOf("adjacent", "half")},
 	}),
 	Tensors: slices.Concat(outerTensors, []Tensor{
 		{Name: "rope_freqs.weight", Shape: "R/2", Flags: Optional},
@@ -39,8 +43,35 @@ var llama = Register(&Arch{
 		{Name: "blk.N.ffn_up_exps.weight", Shape: "E,F,D", When: (*Layer).MoE},
 		{Name: "blk.N.ffn_down_exps.weight", Shape: "E,D,F", When: (*Layer).MoE},
 	}),
+	HF: &loaders.HF{
+		Types:    []string{"llama", "mistral", "mixtral"},
+		Class:    "LlamaForCausalLM",
+		Prefixes: hfPrefixes,
+		Skip:     hfTowers,
+		Drop:     []string{"rotary_emb.inv_freq"},
+		Pairs:    "rope.pairs",
+		Fields: slices.Concat(hfSizes(nil), []loaders.HFField{
+			{Key: "expert_count", From: []string{"num_local_experts"}, Type: loaders.TypeU32, Optional: true},
+			{Key: "expert_used_count", From: []string{"num_experts_per_tok"}, Type: loaders.TypeU32, Optional: true},
+			{Key: "attention.sliding_window", From: []string{"sliding_window"}, Type: loaders.TypeU32, Optional: true},
+		}),
+		Checks: hfActivation("silu"),
+		Tensors: slices.Concat(hfPreNorm, []loaders.HFTensor{
+			{Name: "layers.N.block_sparse_moe.gate.weight", GGUF: "blk.N.ffn_gate_inp.weight"},
+			{Name: "layers.N.block_sparse_moe.experts.E.w1.weight", GGUF: "blk.N.ffn_gate_exps.weight", Form: loaders.PerExpert},
+			{Name: "layers.N.block_sparse_moe.experts.E.w3.weight", GGUF: "blk.N.ffn_up_exps.weight", Form: loaders.PerExpert},
+			{Name: "layers.N.block_sparse_moe.experts.E.w2.weight", GGUF: "blk.N.ffn_down_exps.weight", Form: loaders.PerExpert},
+		}),
+		Read: func(r *loaders.HFReader) {
+			hfHeadWidth(r)
+			hfRope(r, 10000, "linear", "llama3", "yarn")
+		},
+		Write: writeLlama,
+	},
 	Layer: func(c *Config, l *Layer) {
 		l.Scaling(c)
+		l.Window = c.Int("attention.sliding_window")
+		l.Rope.Half = c.Text("rope.pairs") == "half"
 		l.RopeFreqs = c.Has("rope_freqs.weight")
 		if l.Rope.Dims != l.K {
 			c.FailKey("rope.dimension_count", "%d, the head width", l.K)

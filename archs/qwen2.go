@@ -3,6 +3,7 @@ package archs
 import (
 	"slices"
 
+	"graphrun/loaders"
 	"graphrun/ops"
 )
 
@@ -31,6 +32,23 @@ var _ = Register(&Arch{
 		{Name: "blk.N.ffn_up.weight", Shape: "F,D"},
 		{Name: "blk.N.ffn_down.weight", Shape: "D,F"},
 	}),
+	HF: &loaders.HF{
+		Types:    []string{"qwen2"},
+		Class:    "Qwen2ForCausalLM",
+		Prefixes: hfPrefixes,
+		Skip:     hfTowers,
+		Drop:     []string{"rotary_emb.inv_freq"},
+		Fields:   hfSizes(nil),
+		Checks: append(hfActivation("silu"),
+			loaders.HFCheck{Field: "use_sliding_window", Want: []string{"false"}, Why: "layers would see a window only"}),
+		Tensors: hfPreNorm,
+		Read: func(r *loaders.HFReader) {
+			hfHeadWidth(r)
+			hfRope(r, 10000, "linear", "yarn")
+			checkKinds(r, `all "full_attention"`, func(int) bool { return false })
+		},
+		Write: writeRope,
+	},
 	Layer: func(c *Config, l *Layer) { l.Scaling(c) },
 	Build: func(b *Build) {
 		x := b.Embed(1)

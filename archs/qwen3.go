@@ -3,6 +3,7 @@ package archs
 import (
 	"slices"
 
+	"graphrun/loaders"
 	"graphrun/ops"
 )
 
@@ -31,6 +32,25 @@ var _ = Register(&Arch{
 		{Name: "blk.N.ffn_up.weight", Shape: "F,D"},
 		{Name: "blk.N.ffn_down.weight", Shape: "D,F"},
 	}),
+	HF: &loaders.HF{
+		Types:    []string{"qwen3"},
+		Class:    "Qwen3ForCausalLM",
+		Prefixes: hfPrefixes,
+		Skip:     hfTowers,
+		Fields: slices.Concat(hfSizes(nil), []loaders.HFField{
+			{Key: "attention.key_length", From: []string{"head_dim"}, Type: loaders.TypeU32, Default: uint32(128)},
+		}),
+		Checks: append(hfActivation("silu"),
+			loaders.HFCheck{Field: "use_sliding_window", Want: []string{"false"}, Why: "layers would see a window only"}),
+		Tensors: slices.Concat(hfPreNorm, hfHeadNorms),
+		Read: func(r *loaders.HFReader) {
+			r.Set("attention.value_length", uint32(r.Key("attention.key_length")))
+			r.Set("rope.dimension_count", uint32(r.Key("attention.key_length")))
+			hfRope(r, 10000, "linear", "yarn")
+			checkKinds(r, `all "full_attention"`, func(int) bool { return false })
+		},
+		Write: writeRope,
+	},
 	Layer: func(c *Config, l *Layer) { l.Scaling(c) },
 	Build: func(b *Build) {
 		x := b.Embed(1)

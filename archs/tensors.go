@@ -202,12 +202,12 @@ func (b *binder) use(name string, t *loaders.Tensor, shape []int, letters string
 	if !b.used[t] {
 		b.used[t] = true
 		b.m.Params += t.Elems()
-		b.m.WeightBytes += len(t.Data)
+		b.m.WeightBytes += t.Size()
 	}
 }
 
 func (b *binder) miss(name string, shape []int, letters string) {
-	b.missing = append(b.missing, fmt.Sprintf("%s [%s] = %s", name, letters, shapeText(shape)))
+	b.missing = append(b.missing, fmt.Sprintf("%s [%s] = %s", b.c.file.SourceName(name), letters, shapeText(shape)))
 }
 
 // missingError names the first missing tensors and counts the rest.

@@ -68,6 +68,16 @@ func (e *MemoryError) Error() string {
 		mib(r.Total), mib(r.Weights), mib(r.KVBytes()), mib(r.Arena), mib(r.Available), r.Limit)
 }
 
+// NoTokenizerError says that a model has no tokenizer, where text is needed.
+type NoTokenizerError struct {
+	Path string
+}
+
+// Error names the model and the ways out.
+func (e *NoTokenizerError) Error() string {
+	return fmt.Sprintf("engine: %s has no tokenizer, so text cannot be read or written; give token ids, or put tokenizer.json or tokenizer.model beside the weights", e.Path)
+}
+
 // mib prints bytes with the unit people compare with.
 func mib(n int) string {
 	if n >= 1<<30 {

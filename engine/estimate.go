@@ -25,5 +25,7 @@ func Estimate(f *loaders.Model, o Options) (MemoryReport, error) {
 	if err != nil {
 		return MemoryReport{}, err
 	}
-	return estimate(g, stepDims(l, o.cacheSize(g, l))), nil
+	r := estimate(g, stepDims(l, o.cacheSize(g, l)))
+	r.Made = madeBytes(g, f)
+	return r, nil
 }

@@ -6,11 +6,13 @@ import (
 	"strings"
 
 	"graphrun/graph"
+	"graphrun/loaders"
 )
 
 // MemoryReport says what a model needs and what the machine has, in bytes.
 type MemoryReport struct {
-	Weights int     // of the tensors the graph reads, as they lie in the file
+	Weights int     // of the tensors the graph reads
+	Made    int     // of these, made in memory while loading, not used where they lie in the file
 	KV      []KVUse // keys and values, one entry for each kind of layer
 	Arena   int     // activations and scratch; before compiling an estimate from the unoptimized graph
 	Total   int
@@ -44,7 +46,10 @@ func (r *MemoryReport) String() string {
 	line := func(name string, n int, note string) {
 		fmt.Fprintf(&b, "%-12s %12s  %s\n", name, mib(n), note)
 	}
-	line("weights", r.Weights, "mapped from the file")
+	line("weights", r.Weights-r.Made, "mapped from the file")
+	if r.Made > 0 {
+		line("weights", r.Made, "made in memory: another type or order than in the file")
+	}
 	for _, k := range r.KV {
 		kind := "all positions"
 		if k.Window > 0 {
@@ -85,6 +90,20 @@ func estimate(g *graph.Graph, dims graph.Dims) MemoryReport {
 	r.Available, r.Limit = available()
 	r.sum()
 	return r
+}
+
+// madeBytes returns the bytes of the weights that are not used where they lie.
+func madeBytes(g *graph.Graph, f *loaders.Model) int {
+	n := 0
+	for _, v := range g.Values {
+		if v.Op != graph.OpWeight || f == nil {
+			continue
+		}
+		if t, ok := f.Tensor(v.Name); ok && t.Made() {
+			n += t.Size()
+		}
+	}
+	return n
 }
 
 func (r *MemoryReport) sum() { r.Total = r.Weights + r.KVBytes() + r.Arena }

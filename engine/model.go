@@ -13,6 +13,7 @@ import (
 	"graphrun/backends/ref"
 	"graphrun/graph"
 	"graphrun/loaders"
+	"graphrun/quant"
 )
 
 // Options say how a model is opened. The zero value is right for one person
@@ -67,6 +68,12 @@ type Options struct {
 	// models with quantized matrices. Models of F32, F16 or BF16 alone write
 	// tokens at about half the speed with it.
 	Deterministic bool
+	// TokensOnly opens a model that has no tokenizer: Tokenizer is nil then.
+	// Otherwise that is an error.
+	TokensOnly bool
+	// Quantize gives the matrices of a Hugging Face folder a type of blocks while
+	// they are loaded. The zero value uses them as they lie in the files.
+	Quantize graph.DType
 	// Overcommit opens a model that the machine cannot hold, with a warning.
 	Overcommit bool
 }
@@ -144,12 +151,22 @@ type Model struct {
 	closed   bool
 }
 
-// Open opens a model file and compiles it. The error of a machine too small is
+// Open opens a model and compiles it: a GGUF file, or a folder as Hugging Face
+// has them. The error of a machine too small is
 // a *MemoryError, and comes before the memory is taken.
 func Open(path string, o Options) (*Model, error) {
-	f, err := loaders.Open(path)
+	load := loaders.HFOptions{NoVocab: o.TokensOnly}
+	if o.Quantize != graph.Invalid {
+		load.Quantize = o.Quantize
+		load.Encode = func(dst []byte, row []float32) error { return quant.Row(dst, row, o.Quantize, nil) }
+	}
+	f, err := loaders.OpenModel(path, load)
 	if err != nil {
 		return nil, err
+	}
+	if o.Quantize != graph.Invalid && !f.IsHF() {
+		f.Close()
+		return nil, fmt.Errorf("engine: %s is a GGUF file; only folders of safetensors are quantized while they are loaded (graphrun quantize makes another GGUF file)", path)
 	}
 	return open(f, o)
 }
@@ -185,11 +202,7 @@ func (m *Model) build() (err error) {
 	if m.Arch, err = archs.Load(m.File); err != nil {
 		return err
 	}
-	v, err := loaders.VocabFromGGUF(m.File.Meta, m.File.Path)
-	if err != nil {
-		return err
-	}
-	if m.Tokenizer, err = loaders.NewTokenizer(v); err != nil {
+	if err := m.openTokenizer(); err != nil {
 		return err
 	}
 	kv := m.o.KV
@@ -202,7 +215,10 @@ func (m *Model) build() (err error) {
 	if m.limits, err = m.o.limits(m.Arch.V, m.Arch.ContextLength); err != nil {
 		return err
 	}
-	m.warnings = append(slices.Clone(m.Arch.Warnings), m.Tokenizer.Warnings()...)
+	m.warnings = append(slices.Clone(m.File.Notes), m.Arch.Warnings...)
+	if m.Tokenizer != nil {
+		m.warnings = append(m.warnings, m.Tokenizer.Warnings()...)
+	}
 	if t := m.Arch.ContextLength; t > 0 && m.limits.Context > t {
 		m.warn("the context of %d is longer than the %d positions the model was trained for", m.limits.Context, t)
 	}
@@ -214,6 +230,22 @@ func (m *Model) build() (err error) {
 	return nil
 }
 
+// openTokenizer makes the tokenizer of the model, if it has one.
+func (m *Model) openTokenizer() error {
+	if !m.File.HasVocab() {
+		if m.o.TokensOnly {
+			return nil
+		}
+		return &NoTokenizerError{m.File.Path}
+	}
+	v, err := m.File.Vocab()
+	if err != nil {
+		return err
+	}
+	m.Tokenizer, err = loaders.NewTokenizer(v)
+	return err
+}
+
 func (m *Model) warn(format string, args ...any) {
 	m.warnings = append(m.warnings, fmt.Sprintf(format, args...))
 }
@@ -222,6 +254,7 @@ func (m *Model) warn(format string, args ...any) {
 func (m *Model) compile(g *graph.Graph, l Limits, z CacheSize) (*Batch, MemoryReport, error) {
 	dims := stepDims(l, z)
 	r := estimate(g, dims)
+	r.Made = madeBytes(g, m.File)
 	if !r.fits() {
 		err := &MemoryError{r}
 		if !m.o.Overcommit {
@@ -337,6 +370,9 @@ func (w weights) Weight(name string) (*graph.Tensor, error) {
 	t, ok := w.f.Tensor(name)
 	if !ok {
 		return nil, &loaders.TensorError{Format: "engine", File: w.f.Path, Name: name, Err: errors.New("not in the file")}
+	}
+	if _, err := t.Load(); err != nil {
+		return nil, err
 	}
 	return tensor(t)
 }

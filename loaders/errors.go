@@ -75,12 +75,17 @@ type UnsupportedError struct {
 	What  string   // the kind of thing: "version", "tensor type"
 	Name  string   // which one
 	Known []string // the supported ones
+	// Closest is the one of Known that is probably meant, if any.
+	Closest string
 }
 
 func (e *UnsupportedError) Error() string {
 	text := fmt.Sprintf("%s %s is not supported", e.What, e.Name)
 	if len(e.Known) > 0 {
 		text += "; supported: " + strings.Join(e.Known, ", ")
+	}
+	if e.Closest != "" {
+		text += "; closest: " + e.Closest
 	}
 	return text
 }

@@ -12,8 +12,12 @@ import (
 func (m *Model) CheckFinite() error {
 	return guardFault(func() error {
 		for _, t := range m.Tensors {
-			if i, ok := firstNonFinite(t.DType, t.Data); ok {
-				err := fmt.Errorf("block %d of %d (%s) has a scale that is not finite", i, len(t.Data)/t.DType.BlockBytes(), t.DType)
+			data, err := t.Load()
+			if err != nil {
+				return err
+			}
+			if i, ok := firstNonFinite(t.DType, data); ok {
+				err := fmt.Errorf("block %d of %d (%s) has a scale that is not finite", i, len(data)/t.DType.BlockBytes(), t.DType)
 				if !t.DType.Quantized() {
 					err = fmt.Errorf("element %d of %d (%s) is not finite", i, t.Elems(), t.DType)
 				}

@@ -249,7 +249,7 @@ func (f *ggufFile) placeTensors(data []byte, header, alignment int, offsets []ui
 		fail := func(format string, args ...any) error {
 			return &TensorError{File: f.path, Name: t.Name, Err: fmt.Errorf(format, args...)}
 		}
-		n, offset := t.bytes(), offsets[i]
+		n, offset := t.Size(), offsets[i]
 		if offset%uint64(alignment) != 0 {
 			return fail("offset %d is not a multiple of the alignment %d", offset, alignment)
 		}

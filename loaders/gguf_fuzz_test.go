@@ -38,8 +38,8 @@ func FuzzGGUF(f *testing.F) {
 		m.CheckFinite()
 		var infos []TensorInfo
 		for _, x := range m.Tensors {
-			if len(x.Data) != x.bytes() {
-				t.Fatalf("tensor %s has %d bytes, want %d", x.Name, len(x.Data), x.bytes())
+			if len(x.Data) != x.Size() {
+				t.Fatalf("tensor %s has %d bytes, want %d", x.Name, len(x.Data), x.Size())
 			}
 			infos = append(infos, TensorInfo{x.Name, x.DType, x.Shape})
 		}

@@ -18,8 +18,14 @@ type Model struct {
 	Meta    *Metadata // of a split model: the first shard's, without split.* keys
 	Tensors []*Tensor // in the files' order
 
+	// Notes tell, a sentence each, what a person should know about the reading:
+	// parts that are not used, defaults that were taken.
+	Notes []string
+
 	index    map[string]*Tensor
 	mappings []*mapping
+	vocab    func() (*Vocab, error) // of a folder; nil: from Meta
+	source   func(name string) string
 }
 
 // Tensor is a tensor of a model file.
@@ -30,10 +36,13 @@ type Tensor struct {
 	// file lists dimensions the other way round.
 	Shape []int
 	// Data are the tensor's bytes as they lie in the file, a read-only view of
-	// the mapping: writing to it faults. It is nil once the model is closed.
+	// the mapping: writing to it faults. It is nil once the model is closed, and
+	// nil before Load for a tensor that has to be made.
 	Data   []byte
 	File   string // path of the file that holds it
 	Offset int64  // of Data in File, in bytes
+
+	made *madeTensor // nil if the bytes lie in the file
 }
 
 // Elems returns the number of elements.
@@ -45,8 +54,8 @@ func (t *Tensor) Elems() int {
 	return n
 }
 
-// bytes returns the bytes the shape takes. tensorBytes has checked the product.
-func (t *Tensor) bytes() int { return t.Elems() / t.DType.BlockElems() * t.DType.BlockBytes() }
+// Size returns the bytes of the tensor, loaded or not.
+func (t *Tensor) Size() int { return t.Elems() / t.DType.BlockElems() * t.DType.BlockBytes() }
 
 // OpenBytes opens a model that is in memory already, such as one embedded in a
 // program. name stands for the path in errors. Tensors are views of data, which
@@ -156,10 +165,11 @@ func (m *Model) Check() error {
 // not be used afterwards: reading them faults. Metadata stay valid. Closing
 // twice is fine.
 func (m *Model) Close() error {
+	var errs []error
 	for _, t := range m.Tensors {
+		errs = append(errs, t.made.free())
 		t.Data = nil
 	}
-	var errs []error
 	for _, mp := range m.mappings {
 		errs = append(errs, mp.close())
 	}

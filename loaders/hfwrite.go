@@ -1,0 +1,4 @@
+package loaders
+
+// HFWriter x
+type HFWriter struct{}
