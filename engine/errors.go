@@ -59,11 +59,19 @@ func (e *NonFiniteError) Error() string {
 // MemoryError says that the machine cannot hold the model.
 type MemoryError struct {
 	Report MemoryReport
+	// Refused is the system's error when it was asked for the memory, which
+	// Options.Overcommit does not overrule; nil where only numbers were
+	// compared.
+	Refused error
 }
 
 // Error prints the parts, the sum and what is available.
 func (e *MemoryError) Error() string {
 	r := e.Report
+	if e.Refused != nil {
+		return fmt.Sprintf("engine: the system refuses %s of memory (KV cache %s, activations %s): %v; use a smaller context or fewer sequences",
+			mib(r.KVBytes()+r.Arena), mib(r.KVBytes()), mib(r.Arena), e.Refused)
+	}
 	return fmt.Sprintf("engine: the model needs %s (weights %s, KV cache %s, activations %s), the machine has %s available (%s); use a smaller context, fewer sequences or a smaller model",
 		mib(r.Total), mib(r.Weights), mib(r.KVBytes()), mib(r.Arena), mib(r.Available), r.Limit)
 }

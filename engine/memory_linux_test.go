@@ -53,7 +53,7 @@ func TestEstimate(t *testing.T) {
 	if r.fits() {
 		t.Error("too little is enough")
 	}
-	err = &MemoryError{r}
+	err = &MemoryError{Report: r}
 	var e *MemoryError
 	if !errors.As(err, &e) || !strings.Contains(err.Error(), "MemAvailable") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v", err)

@@ -82,6 +82,7 @@ const (
 	defaultContext = 4096
 	defaultChunk   = 512
 	rowsBytes      = 16 << 20
+	probeAbove     = 1 << 30 // bytes that the system is asked for before they are taken
 )
 
 // Backends returns the names that Options.Backend knows.
@@ -256,11 +257,16 @@ func (m *Model) compile(g *graph.Graph, l Limits, z CacheSize) (*Batch, MemoryRe
 	r := estimate(g, dims)
 	r.Made = madeBytes(g, m.File)
 	if !r.fits() {
-		err := &MemoryError{r}
+		err := &MemoryError{Report: r}
 		if !m.o.Overcommit {
 			return nil, r, err
 		}
 		m.warn("%v; opened all the same", err)
+	}
+	if n := r.KVBytes() + r.Arena; n > probeAbove {
+		if err := canTake(n); err != nil {
+			return nil, r, &MemoryError{Report: r, Refused: err}
+		}
 	}
 	prog, err := m.backend.Compile(g, weights{m.File}, backends.Options{Threads: m.o.Threads, Dims: dims,
 		Off: m.o.Off, Check: m.o.Check, Keep: m.o.Keep, Finite: m.o.Finite, Deterministic: m.o.Deterministic, OnPass: m.o.OnPass})

@@ -54,7 +54,11 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	var refused error
+	err := root.ExecuteContext(context.WithValue(ctx, helpRefused{}, &refused))
+	if err == nil {
+		err = refused
+	}
 	if err == nil {
 		return 0
 	}
@@ -86,7 +90,11 @@ func usagef(format string, args ...any) error {
 func args(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usagef("%s takes %s, found %d; see %s --help", cmd.CommandPath(), arguments(least, most), len(args), cmd.CommandPath())
+			name := cmd.Name() // the path begins with the program, as every error does
+			if !cmd.HasParent() {
+				name = "graphrun without a verb"
+			}
+			return usagef("%s takes %s, found %d; see %s --help", name, arguments(least, most), len(args), cmd.CommandPath())
 		}
 		return nil
 	}

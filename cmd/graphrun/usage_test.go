@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -18,7 +19,10 @@ func TestUsage(t *testing.T) {
 		{"nosuch", `"nosuch"`},
 		{"--frob", "--frob"},
 		{"run --frob", "--frob"},
-		{"run a b c", "0 to 2 arguments"},
+		{"run a b c", "graphrun: run takes 0 to 2 arguments, found 3; see graphrun run --help"},
+		{"nonsense --help", `unknown command "nonsense"`},
+		{"help nonsense", `unknown command "nonsense"`},
+		{"--dump a b", "graphrun without a verb takes 0 to 1 arguments"},
 		{"logits", "1 argument"},
 		{"logits " + model, "--tokens"},
 		{"logits " + model + " --tokens 1", "-o FILE"},
@@ -120,6 +124,12 @@ func TestHelp(t *testing.T) {
 			t.Errorf("help of %q shows no example", verb)
 		}
 	}
+	if must(t, "help", "run") != must(t, "run", "--help") || must(t, "help") != must(t, "--help") || must(t, "--dump", "x.gguf", "--help") != must(t, "--help") {
+		t.Error("help and --help differ")
+	}
+	if v := must(t, "--version"); !strings.HasPrefix(v, "graphrun ") || !strings.Contains(v, runtime.Version()) || strings.Count(v, "\n") != 1 {
+		t.Errorf("--version prints %q", v)
+	}
 	if must(t) != must(t, "--help") {
 		t.Error("graphrun alone is not graphrun --help")
 	}
@@ -134,4 +144,16 @@ func TestCheckFlag(t *testing.T) {
 		}
 	}
 	refused(t, exitUsage, []string{"run", model, "hi", "--check=inf"}, `"inf"`, "nan")
+}
+
+// Memory that the system refuses is an error, not the end of the process.
+func TestTooMuchMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the amount is one that Linux refuses")
+	}
+	model, _ := sample(t, "llama-gqa")
+	for _, backend := range []string{"cpu", "ref"} {
+		refused(t, exitFailed, []string{"run", model, "hi", "--force", "-c", "1000000000", "--kv", "f32", "--backend", backend}, "the system refuses", "GiB", "use a smaller context")
+	}
+	refused(t, exitFailed, []string{"--dump", model, "-c", "1000000000", "--kv", "f32"}, "the system refuses")
 }
