@@ -90,6 +90,7 @@ func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (
 	for _, pl := range p.plans {
 		pl.workers = threads
 	}
+	p.cursors = make([]cursor, threads)
 	p.team = newTeam(threads, p)
 	return p, nil
 }

@@ -22,6 +22,9 @@ type lowered struct {
 	exclusive bool
 	plain     bool     // the plain-Go kernel of the operation
 	store     *storage // of the program
+	// mats are the weights of which unit i reads row i, in the order in which it
+	// does.
+	mats []kern.Mat
 	// cost returns the nanoseconds a unit takes, about: how finely the work is
 	// divided depends on it, never a result.
 	cost func(c *graph.Call) float64
@@ -184,6 +187,7 @@ func lowerMatMul(l *lowered, c *graph.Call) error {
 		}
 		return w.N
 	}
+	l.mats = []kern.Mat{w}
 	l.grain = func(c *graph.Call) int { return kern.Grain(&w, c.In[0].Rows()) }
 	l.cost = func(c *graph.Call) float64 { return matCost(&w, c.In[0].Rows()) }
 	l.scratch = func(c *graph.Call) int { return kern.ScratchBytes(&w, c.In[0].Rows()) }
@@ -226,6 +230,7 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 		}
 		return gate.N
 	}
+	l.mats = []kern.Mat{up, gate}
 	l.grain = func(c *graph.Call) int {
 		return max(kern.Grain(&gate, c.In[0].Rows()), kern.Grain(&up, c.In[0].Rows()))
 	}

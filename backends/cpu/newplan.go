@@ -156,7 +156,7 @@ func (b *planner) instr(v *graph.Value) error {
 		return err
 	}
 	in.run, in.countUnits, in.countGrain, in.unitCost, in.exclusive = l.run, l.units, l.grain, l.cost, l.exclusive
-	in.plain = l.plain
+	in.plain, in.mats = l.plain, l.mats
 	if l.scratch != nil {
 		b.scratch = max(b.scratch, l.scratch(&in.call))
 	}

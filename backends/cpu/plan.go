@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"graphrun/backends/cpu/kern"
 	"graphrun/graph"
 )
 
@@ -21,6 +22,7 @@ type instr struct {
 	layerStart bool
 	exclusive  bool // see lowered
 	plain      bool
+	mats       []kern.Mat // see lowered
 
 	// Set by plan.bind for the sizes of the step.
 	units, grain int
@@ -36,6 +38,7 @@ type stage struct {
 	chunks     []chunk // of all parallel instructions, by range
 	first      []int32 // chunks of range r are first[r] to first[r+1]-1
 	layerStart bool
+	ahead      ahead
 }
 
 // chunk is units lo to hi-1 of an instruction.
@@ -62,6 +65,7 @@ type plan struct {
 	inputs  []*graph.Tensor
 	outputs []*graph.Tensor
 	kept    map[int]*graph.Tensor // by value id, under Options.Keep
+	near    [][]byte              // weights by stage, last stage first, and worker; see ahead
 }
 
 // sized is a dimension of a tensor that changes from step to step.
@@ -167,6 +171,7 @@ func (pl *plan) makeStages() {
 		pl.deal(&stages[i])
 	}
 	pl.stages = stages
+	pl.listAhead()
 }
 
 // deal divides the parallel instructions of a stage into chunks. Each worker

@@ -33,10 +33,13 @@ type program struct {
 	checks []check
 
 	// State of the step that runs now.
-	ctx    context.Context
-	at     int // stage; belongs to the worker that opens it
-	stop   atomic.Bool
-	failed atomic.Pointer[error]
+	ctx     context.Context
+	at      int          // stage; belongs to the worker that opens it
+	coming  atomic.Int32 // stage whose chunks come next
+	runs    uint32
+	cursors []cursor // by worker
+	stop    atomic.Bool
+	failed  atomic.Pointer[error]
 }
 
 // Run implements backends.Program.
@@ -73,6 +76,7 @@ func (p *program) Run(ctx context.Context, feeds []backends.Feed) error {
 	p.stop.Store(false)
 	p.failed.Store(nil)
 	p.at = -1
+	p.runs++
 	if p.rec != nil {
 		p.rec.begin(p, begin)
 	}
@@ -99,6 +103,7 @@ func (p *program) next(w int, counts []int) bool {
 		p.verify(pl.stages[p.at].parallel)
 	}
 	p.at++
+	p.coming.Store(int32(p.at))
 	if p.at >= len(pl.stages) || p.lost() {
 		return false
 	}
@@ -118,6 +123,7 @@ func (p *program) next(w int, counts []int) bool {
 	for r := range counts {
 		counts[r] = int(st.first[r+1] - st.first[r])
 	}
+	p.coming.Store(int32(p.at + 1))
 	return true
 }
 

@@ -37,6 +37,8 @@ type team struct {
 	_      [56]byte
 	left   atomic.Int32 // chunks of the stage that are not finished
 	_      [60]byte
+	idlers atomic.Int32 // workers that may be in job.idle
+	_      [60]byte
 	parked atomic.Int32 // workers blocked on wake
 	_      [60]byte
 	claims []claim // by range
@@ -55,6 +57,9 @@ type job interface {
 	next(worker int, counts []int) bool
 	// chunk does chunk i of a range of the stage.
 	chunk(worker, rng, i int)
+	// idle does a little, below a microsecond, that is of use later, for a worker
+	// that waits within a step. It reports false when there is nothing to do.
+	idle(worker int) bool
 }
 
 // claim is the state of a range: the stage's number in the upper half, then 16
@@ -104,6 +109,9 @@ func (t *team) run() {
 		t.help(0, seen)
 	}
 	debug.SetPanicOnFault(old)
+	for t.idlers.Load() != 0 { // what they look at may change after this
+		pause()
+	}
 }
 
 // serve is the life of worker w. A fault in a kernel, because a mapped file
@@ -193,6 +201,8 @@ func (t *team) await(w int, seen uint32) uint32 {
 	rounds := spinInStep
 	if seen == t.ended.Load() {
 		rounds = spinIdle
+	} else if s := t.idle(w, seen); s != seen {
+		return s
 	}
 	for i := range rounds {
 		if s := spin(&t.stage, seen, pauseRound); s != seen {
@@ -209,6 +219,20 @@ func (t *team) await(w int, seen uint32) uint32 {
 	}
 	t.parked.Add(-1)
 	return s
+}
+
+// idle lets a worker that waits within a step do something of use, and returns
+// the number of the stage, which is another one than seen if it has changed.
+func (t *team) idle(w int, seen uint32) uint32 {
+	for {
+		t.idlers.Add(1)
+		s := t.stage.Load()
+		more := s == seen && t.job.idle(w)
+		t.idlers.Add(-1)
+		if !more {
+			return s
+		}
+	}
 }
 
 // close ends the workers and waits for them.

@@ -39,6 +39,8 @@ func (j *testJob) next(_ int, counts []int) bool {
 	return true
 }
 
+func (j *testJob) idle(int) bool { return false }
+
 func (j *testJob) chunk(worker, rng, i int) {
 	if j.slow != nil {
 		j.slow(worker)
@@ -185,3 +187,5 @@ func BenchmarkSpinRound(b *testing.B) {
 		spin(&word, 0, pauseRound)
 	}
 }
+
+func (j *countJob) idle(int) bool { return false }

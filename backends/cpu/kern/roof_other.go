@@ -10,3 +10,6 @@ func ReadThrough(p []byte) { readGeneric(p) }
 // how many, 0 if there is no such instruction. It is the roof of products with
 // many tokens.
 func PeakProducts(n int) int { return 0 }
+
+// Prefetch asks for p in a cache near the processor. Here it does nothing.
+func Prefetch(p []byte) {}

@@ -13,3 +13,9 @@ func peakAVX512(n int)
 //
 //go:noescape
 func readAVX512(p *uint8, n int)
+
+// prefetchLines asks for n times 512 bytes in the second-level cache. It reads
+// nothing: any address will do.
+//
+//go:noescape
+func prefetchLines(p *uint8, n int)

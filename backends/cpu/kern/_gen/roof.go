@@ -49,6 +49,25 @@ func genRoof() {
 	c.JNZ(operand.LabelRef("round"))
 	c.VZEROUPPER()
 	c.RET()
+	genPrefetch()
+}
+
+// genPrefetch generates the loop that brings weights near while a worker waits.
+func genPrefetch() {
+	c.Function("prefetchLines")
+	c.Attributes(noSplit)
+	c.Pragma("noescape")
+	c.Doc("prefetchLines asks for n times 512 bytes in the second-level cache. It reads", "nothing: any address will do.")
+	two("unsafe.Pointer")
+	p, n := c.Load(c.Param("p"), c.GP64()).(reg.GPVirtual), c.Load(c.Param("n"), c.GP64()).(reg.GPVirtual)
+	c.Label("round")
+	for i := range 8 {
+		c.PREFETCHT1(at(p, 64*i))
+	}
+	c.ADDQ(operand.I32(512), p)
+	c.DECQ(n)
+	c.JNZ(operand.LabelRef("round"))
+	c.RET()
 }
 
 func roof(name, doc string, _ int, body func(n reg.GPVirtual)) {
