@@ -26,38 +26,47 @@ type rankSlot struct {
 // newRanks reads the merges of a vocabulary. pieces maps text to the tokens
 // that merging may make. A merge is "left right", split at the first space that
 // is not the first byte; one without such a space is left out, and of two for
-// the same pair the first counts. skipped is how many were left out.
-func newRanks(merges []string, tokens int, pieces map[string]int32) (t *ranks, skipped int) {
+// the same pair the first counts.
+func newRanks(merges []string, tokens int, pieces *textTable) *ranks {
 	log := uint(4)
 	for 1<<log < 2*len(merges) {
 		log++
 	}
-	t = &ranks{slots: make([]rankSlot, 1<<log), shift: 64 - log, extra: map[string]int32{}}
+	t := &ranks{slots: make([]rankSlot, 1<<log), shift: 64 - log, extra: map[string]int32{}}
 	var joined []byte
 	for i, m := range merges {
-		at := 0
-		if len(m) > 1 {
-			at = strings.IndexByte(m[1:], ' ') + 1
-		}
-		if at <= 0 || at == len(m)-1 {
-			skipped++
+		at := cutMerge(m)
+		if at < 0 {
 			continue
 		}
 		joined = append(append(joined[:0], m[:at]...), m[at+1:]...)
 		l := t.number(m[:at], tokens, pieces)
 		r := t.number(m[at+1:], tokens, pieces)
-		id, ok := pieces[string(joined)]
+		id, ok := pieces.find(string(joined)) // a copy on the stack, mostly
 		if !ok {
 			id = t.number(string(joined), tokens, pieces)
 		}
 		t.put(l, r, uint32(i+1), id)
 	}
-	return t, skipped
+	return t
+}
+
+// cutMerge returns where the space between the two texts of a merge is, -1 if
+// there are no two.
+func cutMerge(m string) int {
+	if len(m) < 3 {
+		return -1
+	}
+	at := strings.IndexByte(m[1:], ' ') + 1
+	if at <= 0 || at == len(m)-1 {
+		return -1
+	}
+	return at
 }
 
 // number returns the symbol of a text, a new one if it has none.
-func (t *ranks) number(text string, tokens int, pieces map[string]int32) int32 {
-	if id, ok := pieces[text]; ok {
+func (t *ranks) number(text string, tokens int, pieces *textTable) int32 {
+	if id, ok := pieces.find(text); ok {
 		return id
 	}
 	id, ok := t.extra[text]
@@ -111,7 +120,7 @@ func (t *ranks) join(m *merger, l, r int32) (rank uint32, id int32, ok bool) {
 func (t *Tokenizer) encodeBytes(dst []int32, m *merger, piece string) []int32 {
 	if t.v.IgnoreMerges && len(piece) <= t.longest {
 		var buf [64]byte
-		if id, ok := t.pieces[string(appendByteChars(buf[:0], piece))]; ok {
+		if id, ok := t.pieces.find(string(appendByteChars(buf[:0], piece))); ok {
 			return append(dst, id)
 		}
 	}
@@ -155,13 +164,7 @@ func (t *Tokenizer) charSymbol(c string) int32 {
 	if c[0] < utf8.RuneSelf {
 		return t.ascii[c[0]]
 	}
-	if id, ok := t.pieces[c]; ok {
-		return id
-	}
-	if id, ok := t.ranks.extra[c]; ok {
-		return id
-	}
-	return noSymbol
+	return t.symbol(c)
 }
 
 // appendSymbols appends the ids of what m left over. A symbol that is no token

@@ -118,6 +118,7 @@ func TestMergeSteps(t *testing.T) {
 			text := strings.Repeat(unit, n)
 			m := new(merger)
 			e := encoder{t: tok, m: m}
+			tok.prepare()
 			e.text(text)
 			if limit := 8 * len(text); m.steps > limit {
 				t.Errorf("%s: %d times %q took %d look-ups, expected at most %d", name, n, unit, m.steps, limit)
@@ -142,6 +143,7 @@ func TestWordsApart(t *testing.T) {
 	} {
 		m := new(merger)
 		e := encoder{t: tok, m: m}
+		tok.prepare()
 		e.text(text)
 		if cap(m.id) > 64 {
 			t.Errorf("%s: room for %d symbols, expected one word", name, cap(m.id))

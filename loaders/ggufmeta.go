@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 )
 
 // maxNestedArrays bounds the arrays inside arrays of one file. An empty one
@@ -208,26 +207,31 @@ func numbers[T any](r *ggufReader, n int, t ValueType) Value {
 }
 
 // strings reads n strings into one allocation of text and one of string
-// headers: a vocabulary has some hundred thousand. The text is copied so that
-// it stays valid after the mapping is closed.
+// headers: a vocabulary has some hundred thousand. The text is copied, with the
+// lengths between, so that it stays valid after the mapping is closed.
 func (r *ggufReader) strings(n int) Value {
-	start, total := r.pos, 0
+	start := r.pos
 	for i := range n {
-		total += len(r.bytes())
-		if r.err != nil {
+		left := r.data[r.pos:]
+		if len(left) < 8 || binary.LittleEndian.Uint64(left) > uint64(len(left)-8) {
+			r.bytes() // which says what is wrong
 			r.err = fmt.Errorf("string %d of the array: %w", i, r.err)
 			return Value{}
 		}
+		r.pos += 8 + int(binary.LittleEndian.Uint64(left))
 	}
-	var text strings.Builder
-	text.Grow(total)
+	text := string(r.data[start:r.pos])
 	out := make([]string, n)
-	r.pos = start
 	for i := range out {
-		b := r.bytes()
-		at := text.Len()
-		text.Write(b) // never moves what it holds: Grow made room for all
-		out[i] = text.String()[at:]
+		end := uint64(len(text))
+		if end >= 8 {
+			end = 8 + binary.LittleEndian.Uint64([]byte(text[:8]))
+		}
+		if end < 8 || end > uint64(len(text)) {
+			r.fail("string %d of the array changed while it was read", i)
+			return Value{}
+		}
+		out[i], text = text[8:end], text[end:]
 	}
 	return Value{out}
 }

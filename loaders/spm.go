@@ -13,14 +13,14 @@ const spaceMark = "\u2581"
 // joined text is a token, the one with the highest score first.
 // Source: Kudo and Richardson, 2018; SentencePiece, bpe_model.cc.
 type scores struct {
-	pieces  map[string]int32
+	pieces  *textTable
 	order   []uint32 // per token, lower for a higher score
 	longest int      // bytes of the longest token
 }
 
 // newScores turns scores, a higher one being joined earlier, into orders. NaN
 // counts as the lowest score.
-func newScores(v *Vocab, pieces map[string]int32, longest int) *scores {
+func newScores(v *Vocab, pieces *textTable, longest int) *scores {
 	s := &scores{pieces: pieces, longest: longest, order: make([]uint32, len(v.Tokens))}
 	for i, x := range v.Scores {
 		if x != x {
@@ -43,7 +43,7 @@ func (s *scores) join(m *merger, l, r int32) (order uint32, id int32, ok bool) {
 	if len(text) > s.longest {
 		return 0, 0, false
 	}
-	id, ok = s.pieces[text]
+	id, ok = s.pieces.find(text)
 	if !ok {
 		return 0, 0, false
 	}
@@ -56,7 +56,7 @@ func (t *Tokenizer) encodeScores(dst []int32, m *merger, piece string) []int32 {
 	m.reset(piece)
 	for i := 0; i < len(piece); {
 		_, n := utf8.DecodeRuneInString(piece[i:])
-		id, ok := t.pieces[piece[i:i+n]]
+		id, ok := t.pieces.find(piece[i : i+n])
 		if !ok {
 			id = noSymbol
 		}

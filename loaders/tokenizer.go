@@ -24,16 +24,17 @@ import (
 //     its byte token or byte character, and comes back from AppendDecode.
 type Tokenizer struct {
 	v        *Vocab
-	pre      *preTokenizer    // byte-level only
-	pieces   map[string]int32 // texts that merging may make
-	longest  int              // bytes of the longest of them
-	bytes    [256]int32       // symbol of a byte, noSymbol if it has none
-	ascii    [128]int32       // symbol of a character, encodeChars only
-	ranks    *ranks           // nil if merging goes by score
-	scores   *scores          // nil if merging goes by rank
-	always   *matcher         // user-defined tokens
-	special  *matcher         // user-defined, control and unknown tokens
-	alwaysN  *matcher         // the same two for tokens matched after NFC, nil if none
+	pre      *preTokenizer // byte-level only
+	prepare  func()        // makes what only encoding needs, once: all fields down to joins
+	pieces   *textTable    // texts that merging may make
+	longest  int           // bytes of the longest of them
+	bytes    [256]int32    // symbol of a byte, noSymbol if it has none
+	ascii    [128]int32    // symbol of a character, encodeChars only
+	ranks    *ranks        // nil if merging goes by score
+	scores   *scores       // nil if merging goes by rank
+	always   *matcher      // user-defined tokens
+	special  *matcher      // user-defined, control and unknown tokens
+	alwaysN  *matcher      // the same two for tokens matched after NFC, nil if none
 	specialN *matcher
 	joins    [256]bool // last bytes of characters that a spaceMark can follow inside a token
 	eog      map[int32]bool
@@ -72,17 +73,10 @@ func NewTokenizer(v *Vocab) (*Tokenizer, error) {
 	if len(v.Types) != len(v.Tokens) {
 		return nil, fmt.Errorf("tokenizer: found %d token types, expected one for each of %d tokens", len(v.Types), len(v.Tokens))
 	}
-	t := &Tokenizer{v: v, pieces: make(map[string]int32, len(v.Tokens)), eog: map[int32]bool{}}
+	t := &Tokenizer{v: v, eog: map[int32]bool{}}
 	t.pool.New = func() any { return new(merger) }
 	for _, id := range v.EOG {
 		t.eog[id] = true
-	}
-	for i, text := range v.Tokens {
-		if _, ok := t.pieces[text]; ok || text == "" || !v.isPiece(int32(i)) {
-			continue
-		}
-		t.pieces[text] = int32(i)
-		t.longest = max(t.longest, len(text))
 	}
 	switch {
 	case v.Model == "gpt2":
@@ -91,37 +85,68 @@ func NewTokenizer(v *Vocab) (*Tokenizer, error) {
 			return nil, &UnsupportedError{What: "pre-tokenizer", Name: quoteText(v.Pre), Known: PreTokenizers()}
 		}
 		t.pre = &pre
-		t.useRanks()
+		t.checkMerges()
 	case v.Model == "gemma4" || v.Model == "llama" && len(v.Merges) > 0:
-		t.useRanks()
+		t.checkMerges()
 	case v.Model == "llama":
 		if len(v.Scores) != len(v.Tokens) {
 			return nil, fmt.Errorf("tokenizer: found %d scores, expected one for each of %d tokens", len(v.Scores), len(v.Tokens))
 		}
-		t.scores = newScores(v, t.pieces, t.longest)
 	default:
 		return nil, &UnsupportedError{What: "tokenizer", Name: quoteText(v.Model), Known: vocabModels}
 	}
-	t.findBytes()
-	t.findJoins()
 	t.makeMatchers()
+	// The tables for encoding take most of the time. They are made beside what
+	// the caller does next, or by the first use that cannot wait.
+	t.prepare = sync.OnceFunc(t.makeTables)
+	go t.prepare()
 	return t, nil
 }
 
-func (t *Tokenizer) useRanks() {
-	var skipped int
-	t.ranks, skipped = newRanks(t.v.Merges, len(t.v.Tokens), t.pieces)
+// checkMerges counts the merges that cannot be used.
+func (t *Tokenizer) checkMerges() {
+	skipped := 0
+	for _, m := range t.v.Merges {
+		if cutMerge(m) < 0 {
+			skipped++
+		}
+	}
 	if skipped > 0 {
 		t.v.warn("%d merges are not two texts with a space between; left out", skipped)
 	}
-	for c := range t.ascii {
-		t.ascii[c] = noSymbol
-		for _, m := range []map[string]int32{t.ranks.extra, t.pieces} {
-			if id, ok := m[string(rune(c))]; ok {
-				t.ascii[c] = id
-			}
+}
+
+// makeTables makes the tables for encoding.
+func (t *Tokenizer) makeTables() {
+	v := t.v
+	t.pieces = newTextTable(v.Tokens)
+	for i, text := range v.Tokens {
+		if text != "" && v.isPiece(int32(i)) && t.pieces.add(int32(i)) == int32(i) {
+			t.longest = max(t.longest, len(text))
 		}
 	}
+	if v.Model == "llama" && len(v.Merges) == 0 {
+		t.scores = newScores(v, t.pieces, t.longest)
+	} else {
+		t.ranks = newRanks(v.Merges, len(v.Tokens), t.pieces)
+		for c := range t.ascii {
+			t.ascii[c] = t.symbol(string(rune(c)))
+		}
+	}
+	t.findBytes()
+	t.findJoins()
+}
+
+// symbol returns the symbol of a text in a vocabulary with ranks, noSymbol if it
+// has none.
+func (t *Tokenizer) symbol(text string) int32 {
+	if id, ok := t.pieces.find(text); ok {
+		return id
+	}
+	if id, ok := t.ranks.extra[text]; ok {
+		return id
+	}
+	return noSymbol
 }
 
 // findBytes fills the table from bytes to symbols.
@@ -131,13 +156,7 @@ func (t *Tokenizer) findBytes() {
 		if t.v.Model != "gpt2" {
 			continue
 		}
-		c := string(byteChars[b])
-		if id, ok := t.ranks.extra[c]; ok {
-			t.bytes[b] = id
-		}
-		if id, ok := t.pieces[c]; ok {
-			t.bytes[b] = id
-		}
+		t.bytes[b] = t.symbol(string(byteChars[b]))
 	}
 	if t.v.Model == "gpt2" {
 		return
@@ -171,8 +190,10 @@ func (t *Tokenizer) findJoins() {
 			i += len(spaceMark) + n
 		}
 	}
-	for text := range t.pieces {
-		note(text)
+	for i, text := range t.v.Tokens {
+		if t.v.isPiece(int32(i)) {
+			note(text)
+		}
 	}
 	if t.ranks != nil {
 		for text := range t.ranks.extra {
@@ -188,6 +209,7 @@ func (t *Tokenizer) Encode(text string, opt EncodeOptions) []int32 {
 
 // AppendEncode appends the token ids of text to dst.
 func (t *Tokenizer) AppendEncode(dst []int32, text string, opt EncodeOptions) []int32 {
+	t.prepare()
 	from := len(dst)
 	bos := opt.AddSpecial && t.v.AddBOS && t.v.BOS >= 0
 	if bos {
@@ -282,7 +304,7 @@ func (e *encoder) text(s string) {
 	}
 	for len(s) > 0 {
 		n := newlineRun(s)
-		if id, ok := e.t.pieces[s[:n]]; ok && s[0] == '\n' {
+		if id, ok := e.t.pieces.find(s[:n]); ok && s[0] == '\n' {
 			e.dst = append(e.dst, id)
 		} else {
 			e.words(s[:n])
@@ -351,7 +373,8 @@ func (t *Tokenizer) TokenText(id int32) string {
 // TokenID returns the id of the token that is spelled text, -1 if there is
 // none. Of several it is the lowest that encoding can use.
 func (t *Tokenizer) TokenID(text string) int32 {
-	if id, ok := t.pieces[text]; ok {
+	t.prepare()
+	if id, ok := t.pieces.find(text); ok {
 		return id
 	}
 	if id := t.special.find(text); id >= 0 {

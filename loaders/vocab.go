@@ -192,16 +192,15 @@ func (v *Vocab) finishBytes() {
 // finishNames finds ids that files leave out by the names of their tokens, and
 // counts texts that occur twice.
 func (v *Vocab) finishNames() {
-	seen := make(map[string]int32, len(v.Tokens))
+	seen := newTextTable(v.Tokens)
 	twice := 0
 	for i, text := range v.Tokens {
-		if _, ok := seen[text]; ok {
+		if seen.add(int32(i)) != int32(i) {
 			if text != "" {
 				twice++
 			}
 			continue
 		}
-		seen[text] = int32(i)
 		if v.UNK < 0 && v.Types[i] == TokenUnknown {
 			v.UNK = int32(i)
 		}
@@ -210,7 +209,7 @@ func (v *Vocab) finishNames() {
 		v.warn("%d tokens repeat the text of an earlier one; text is encoded with the lowest id", twice)
 	}
 	for name, id := range map[string]*int32{"<|eot_id|>": &v.EOT, "<|eom_id|>": &v.EOM} {
-		if i, ok := seen[name]; ok && *id < 0 && v.isWhole(i) {
+		if i, ok := seen.find(name); ok && *id < 0 && v.isWhole(i) {
 			*id = i
 		}
 	}

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,7 +36,17 @@ func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (
 	if err != nil {
 		return nil, err
 	}
-	store, mem, err := newStorage(opt, w, dims)
+	store := &storage{}
+	p, err := compile(opt, store, w, o, dims)
+	if err != nil {
+		return nil, errors.Join(err, store.free())
+	}
+	return p, nil
+}
+
+// compile makes the program of an optimized graph.
+func compile(opt *graph.Graph, store *storage, w backends.Weights, o backends.Options, dims graph.Dims) (*program, error) {
+	mem, err := store.fill(opt, w, dims)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +82,9 @@ func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (
 	for _, g := range graphs {
 		arena = max(arena, g.Arena)
 	}
-	store.arena = alignedBytes(arena)
+	if store.arena, err = store.bytes(arena, "activations"); err != nil {
+		return nil, err
+	}
 	for _, g := range graphs {
 		pl, need, err := newPlan(g, store, p.inputs, o.Keep)
 		if err != nil {
@@ -84,7 +97,11 @@ func (Backend) Compile(g *graph.Graph, w backends.Weights, o backends.Options) (
 		t.input = slices.IndexFunc(p.inputs, func(v *graph.Value) bool { return v.Name == t.from })
 	}
 	for range threads {
-		store.scratch = append(store.scratch, alignedBytes(scratch))
+		b, err := store.bytes(scratch, "workers")
+		if err != nil {
+			return nil, err
+		}
+		store.scratch = append(store.scratch, b)
 	}
 	p.mem.Arena, p.mem.Scratch = arena, scratch*threads
 	for _, pl := range p.plans {

@@ -216,8 +216,8 @@ func (p *program) CopyPage(windowed bool, dst, src int) {
 	}
 }
 
-// Close implements backends.Program.
+// Close implements backends.Program. Outputs and values must not be read after it.
 func (p *program) Close() error {
 	p.team.close()
-	return nil
+	return p.store.free()
 }

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -27,6 +28,35 @@ type storage struct {
 	// tokens, as those of quantized types are.
 	uniform bool
 	notices []string
+	mapped  [][]byte // to be given back
+}
+
+// bytes returns n zero bytes that start at a multiple of 64, for what. They lie
+// outside Go's heap where the system has such memory: pages that no step touches
+// then take none, and the garbage collector does not plan with them.
+func (s *storage) bytes(n int, what string) ([]byte, error) {
+	if n < mapFrom {
+		return alignedBytes(n), nil
+	}
+	b, err := mapMemory(n)
+	if err != nil {
+		return nil, fmt.Errorf("cpu: no memory for the %s: %d bytes were asked for: %w", what, n, err)
+	}
+	s.mapped = append(s.mapped, b)
+	return b, nil
+}
+
+// mapFrom is the size from which memory is mapped.
+const mapFrom = 1 << 20
+
+// free gives the mapped memory back. Nothing may use it afterwards.
+func (s *storage) free() error {
+	var errs []error
+	for _, b := range s.mapped {
+		errs = append(errs, unmapMemory(b))
+	}
+	s.mapped = nil
+	return errors.Join(errs...)
 }
 
 // notice records once that something runs slower than it could.
@@ -47,19 +77,18 @@ func (c *cache) copyPage(dst, src int) {
 	copy(c.tensor.Raw[dst*c.page:(dst+1)*c.page], c.tensor.Raw[src*c.page:(src+1)*c.page])
 }
 
-// newStorage finds the weights of g and makes its caches.
-func newStorage(g *graph.Graph, w backends.Weights, dims graph.Dims) (*storage, backends.Memory, error) {
-	s := &storage{weights: map[string]*graph.Tensor{}, consts: map[int]*graph.Tensor{}}
-	var mem backends.Memory
+// fill finds the weights of g and makes its caches.
+func (s *storage) fill(g *graph.Graph, w backends.Weights, dims graph.Dims) (mem backends.Memory, err error) {
+	s.weights, s.consts = map[string]*graph.Tensor{}, map[int]*graph.Tensor{}
 	for _, v := range g.Values {
 		switch v.Op {
 		case graph.OpWeight:
 			t, err := w.Weight(v.Name)
 			if err != nil {
-				return nil, mem, err
+				return mem, err
 			}
 			if err := backends.CheckTensor(v, t); err != nil {
-				return nil, mem, err
+				return mem, err
 			}
 			if s.weights[v.Name] == nil {
 				mem.Weights += v.Type.Bytes(nil)
@@ -69,16 +98,19 @@ func newStorage(g *graph.Graph, w backends.Weights, dims graph.Dims) (*storage, 
 			s.consts[v.ID] = &graph.Tensor{DType: graph.F32, Dims: backends.Sizes(v.Type.Shape, dims), Stride: v.Type.Shape.RowElems(), F32: v.Data}
 		case graph.OpCache:
 			n := v.Type.Bytes(dims)
-			t := &graph.Tensor{DType: v.Type.DType, Dims: backends.Sizes(v.Type.Shape, dims), Raw: alignedBytes(n)}
+			t := &graph.Tensor{DType: v.Type.DType, Dims: backends.Sizes(v.Type.Shape, dims)}
+			if t.Raw, err = s.bytes(n, "cache "+v.Label()); err != nil {
+				return mem, err
+			}
 			t.Stride = v.Type.DType.RowBytes(v.Type.Shape.RowElems())
 			if t.Dims[0]%ops.PageSize != 0 {
-				return nil, mem, fmt.Errorf("cpu: cache %s has %d positions, want a multiple of %d", v.Label(), t.Dims[0], ops.PageSize)
+				return mem, fmt.Errorf("cpu: cache %s has %d positions, want a multiple of %d", v.Label(), t.Dims[0], ops.PageSize)
 			}
 			s.caches = append(s.caches, &cache{v, t, t.Stride * ops.PageSize})
 			mem.Cache += n
 		}
 	}
-	return s, mem, nil
+	return mem, nil
 }
 
 // cacheOf returns the index of the cache that v is, or is a later state of.
