@@ -159,3 +159,12 @@ func BindFeeds(inputs []*graph.Value, feeds []Feed, max, dims graph.Dims, into [
 	}
 	return nil
 }
+
+// PanicError returns what a kernel panicked with as an error. That of a memory
+// fault has a method Addr, which tells the address.
+func PanicError(r any) error {
+	if err, ok := r.(error); ok {
+		return err
+	}
+	return fmt.Errorf("%v", r)
+}

@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"graphrun/backends"
 	"graphrun/backends/cpu/kern"
 	"graphrun/graph"
+	"graphrun/loaders"
 )
 
 // Rows says of which tokens of an item the logits are wanted.
@@ -49,8 +51,8 @@ type Batch struct {
 	// The inputs, at their largest sizes; the tensors are cut to each step.
 	tokens, pos, seq, rows, full, ring graph.Tensor
 	feeds                              []backends.Feed
-	logits, hidden                     *graph.Tensor // of the last step
-	lost                               func() error  // says if the mapped file has lost bytes
+	logits, hidden                     *graph.Tensor  // of the last step
+	file                               *loaders.Model // nil without one
 }
 
 // newBatch makes the feeds for the inputs that g has.
@@ -118,7 +120,8 @@ func (b *Batch) Limits() Limits { return b.limits }
 // are wanted. Either all of it happens, or an error is returned and no sequence
 // has grown: *ContextError or *PagesError when there is no room,
 // *NonFiniteError when a wanted row is not finite, loaders.Model.Check's error
-// when the model file was cut short meanwhile, ctx.Err() when ctx ended.
+// when the model file was cut short or written to meanwhile, ctx.Err() when ctx
+// ended.
 // In the steady state it allocates nothing.
 func (b *Batch) Step(ctx context.Context, items []Item) error {
 	if err := b.check(items); err != nil {
@@ -134,11 +137,11 @@ func (b *Batch) Step(ctx context.Context, items []Item) error {
 	b.fill(items)
 	if err := b.prog.Run(ctx, b.feeds); err != nil {
 		b.undo(items)
-		if b.lost != nil && ctx.Err() == nil {
-			if lost := b.lost(); lost != nil {
-				return lost // the fault has a reason
-			}
-		}
+		return b.reason(err)
+	}
+	// A file that was cut within a page, or written to, faults nowhere.
+	if err := b.changed(); err != nil {
+		b.undo(items)
 		return err
 	}
 	b.logits, b.hidden = b.prog.Output("logits"), b.prog.Output("hidden")
@@ -152,6 +155,26 @@ func (b *Batch) Step(ctx context.Context, items []Item) error {
 		items[i].Seq.n += len(items[i].Tokens)
 	}
 	return nil
+}
+
+// changed reports whether the model file is no longer what was opened.
+func (b *Batch) changed() error {
+	if b.file == nil {
+		return nil
+	}
+	return b.file.Check()
+}
+
+// reason returns why a step failed: if it is a memory fault, what happened to
+// the model file there.
+func (b *Batch) reason(err error) error {
+	var fault interface{ Addr() uintptr }
+	if b.file != nil && errors.As(err, &fault) {
+		if lost := b.file.Fault(fault.Addr()); lost != nil {
+			return lost
+		}
+	}
+	return err
 }
 
 // check refuses what does not fit a step, before anything changes.

@@ -8,7 +8,15 @@ import (
 
 // Estimate returns what a model would need in memory under the options, without
 // compiling it or taking any of it.
-func Estimate(f *loaders.Model, o Options) (MemoryReport, error) {
+func Estimate(f *loaders.Model, o Options) (r MemoryReport, err error) {
+	err = f.Guard(func() error {
+		r, err = o.estimate(f)
+		return err
+	})
+	return r, err
+}
+
+func (o *Options) estimate(f *loaders.Model) (MemoryReport, error) {
 	arch, err := archs.Load(f)
 	if err != nil {
 		return MemoryReport{}, err

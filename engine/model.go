@@ -184,7 +184,7 @@ func OpenBytes(name string, data []byte, o Options) (*Model, error) {
 
 func open(f *loaders.Model, o Options) (*Model, error) {
 	m := &Model{File: f, o: o}
-	if err := m.build(); err != nil {
+	if err := f.Guard(m.build); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -268,9 +268,17 @@ func (m *Model) compile(g *graph.Graph, l Limits, z CacheSize) (*Batch, MemoryRe
 			return nil, r, &MemoryError{Report: r, Refused: err}
 		}
 	}
-	prog, err := m.backend.Compile(g, weights{m.File}, backends.Options{Threads: m.o.Threads, Dims: dims,
-		Off: m.o.Off, Check: m.o.Check, Keep: m.o.Keep, Finite: m.o.Finite, Deterministic: m.o.Deterministic, OnPass: m.o.OnPass})
-	if err != nil {
+	var prog backends.Program
+	compile := func() (err error) {
+		prog, err = m.backend.Compile(g, weights{m.File}, backends.Options{Threads: m.o.Threads, Dims: dims,
+			Off: m.o.Off, Check: m.o.Check, Keep: m.o.Keep, Finite: m.o.Finite, Deterministic: m.o.Deterministic, OnPass: m.o.OnPass})
+		return err
+	}
+	guard := func(fn func() error) error { return fn() }
+	if m.File != nil {
+		guard = m.File.Guard // some weights are read while compiling
+	}
+	if err := guard(compile); err != nil {
 		return nil, r, err
 	}
 	if p, ok := prog.(backends.Reporter); ok {
@@ -288,9 +296,7 @@ func (m *Model) compile(g *graph.Graph, l Limits, z CacheSize) (*Batch, MemoryRe
 	if err != nil {
 		return nil, r, errors.Join(err, prog.Close())
 	}
-	if m.File != nil {
-		b.lost = m.File.Check
-	}
+	b.file = m.File
 	return b, r, nil
 }
 

@@ -24,7 +24,7 @@ func (m *Model) CheckFinite() error {
 				return &TensorError{File: t.File, Name: t.Name, Err: err}
 			}
 		}
-		return nil
+		return m.Check()
 	}, m.Check)
 }
 

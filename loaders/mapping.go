@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"time"
 )
 
 // mapping is a file mapped read-only, kept open so that its size can be asked
@@ -15,6 +16,13 @@ type mapping struct {
 	path string
 	file *os.File // nil for data that was in memory already
 	data []byte
+	was  fileState // when it was mapped
+}
+
+// fileState is what of a file shows that it is still as it was mapped.
+type fileState struct {
+	size    int64
+	written int64 // time of the last write, in nanoseconds
 }
 
 // openMapping maps the regular file at path. An empty file gives empty data.
@@ -40,7 +48,7 @@ func openMapping(path string) (*mapping, error) {
 		f.Close()
 		return nil, &fs.PathError{Op: "mmap", Path: path, Err: fmt.Errorf("%d bytes are more than this machine can address", st.Size())}
 	}
-	m := &mapping{path: path, file: f}
+	m := &mapping{path: path, file: f, was: fileState{st.Size(), st.ModTime().UnixNano()}}
 	if st.Size() > 0 { // mapping nothing is an error on most systems
 		if m.data, err = mapFile(f, int(st.Size())); err != nil {
 			f.Close()
@@ -64,19 +72,30 @@ func (m *mapping) close() error {
 	return err
 }
 
-// check reports whether the file still has the bytes that were mapped.
+// check reports whether the file is still as it was mapped.
 func (m *mapping) check() error {
+	if cause := m.changed(); cause != nil {
+		return &FormatError{File: m.path, Err: cause}
+	}
+	return nil
+}
+
+// changed says how the file has changed since it was mapped. While it has not,
+// it allocates nothing on most systems.
+func (m *mapping) changed() error {
 	if m.file == nil {
 		return nil
 	}
-	st, err := m.file.Stat()
-	if err != nil {
+	now, err := stateOf(m.file)
+	switch {
+	case err != nil:
 		return err
+	case now == m.was:
+		return nil
+	case now.size < m.was.size:
+		return fmt.Errorf("file shrank from %d to %d bytes while open", m.was.size, now.size)
 	}
-	if st.Size() < int64(len(m.data)) {
-		return &FormatError{File: m.path, Err: fmt.Errorf("file shrank from %d to %d bytes while open", len(m.data), st.Size())}
-	}
-	return nil
+	return fmt.Errorf("file was written to while open, last at %s; open the model again", time.Unix(0, now.written).UTC().Format(time.RFC3339))
 }
 
 // guardFault runs fn and turns a memory fault, which is what reading a mapped

@@ -46,7 +46,7 @@ func TestShrinks(t *testing.T) {
 	if err := os.Truncate(path, 64); err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("model.gguf: file shrank from %d to 64 bytes while open", len(data))
+	want := fmt.Sprintf("model.gguf: tensor token_embd.weight: file shrank from %d to 64 bytes while open", len(data))
 	wantError(t, m.Check(), want)
 
 	sum := byte(0)

@@ -5,6 +5,8 @@ package loaders
 import (
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // mapFile maps the first size bytes of f read-only. Pages are read when they
@@ -16,6 +18,15 @@ func mapFile(f *os.File, size int) ([]byte, error) {
 		return nil, &os.PathError{Op: "mmap", Path: f.Name(), Err: err}
 	}
 	return data, nil
+}
+
+// stateOf asks for the size and the time of the last write.
+func stateOf(f *os.File) (fileState, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fileState{}, &os.PathError{Op: "stat", Path: f.Name(), Err: err}
+	}
+	return fileState{st.Size, st.Mtim.Nano()}, nil
 }
 
 // unmapFile undoes mapFile.

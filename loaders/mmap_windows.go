@@ -35,3 +35,12 @@ func allocMemory(size int) ([]byte, error) { return make([]byte, size), nil }
 
 // freeMemory leaves memory of allocMemory to the collector.
 func freeMemory([]byte) error { return nil }
+
+// stateOf asks for the size and the time of the last write.
+func stateOf(f *os.File) (fileState, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return fileState{}, err
+	}
+	return fileState{st.Size(), st.ModTime().UnixNano()}, nil
+}

@@ -3,6 +3,8 @@ package loaders
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"strings"
 	"unsafe"
 
 	"graphrun/graph"
@@ -148,17 +150,88 @@ func (m *Model) Arch() (string, error) {
 	return arch, nil
 }
 
-// Check reports whether the open files still have all their bytes:
-// "gguf: X: file shrank from N to M bytes while open". Reading a tensor of
-// such a file faults, or finds zeros in its last page; who recovers from the
-// fault (debug.SetPanicOnFault) asks Check for the reason.
+// Check reports whether the open files are as they were when they were mapped:
+// "gguf: X: tensor T: file shrank from N to M bytes while open". Reading a
+// tensor of a file that was cut faults, or finds zeros in its last page; who
+// recovers from the fault (debug.SetPanicOnFault) asks Fault for the reason. A
+// file that was deleted, or replaced by another of its name, is still open and
+// whole. While all is well Check allocates nothing on most systems.
 func (m *Model) Check() error {
 	for _, mp := range m.mappings {
-		if err := mp.check(); err != nil {
-			return err
+		if cause := mp.changed(); cause != nil {
+			return m.changedError(mp, cause)
 		}
 	}
 	return nil
+}
+
+// changedError names the first tensor that a file which has changed no longer
+// holds whole.
+func (m *Model) changedError(mp *mapping, cause error) error {
+	now, err := stateOf(mp.file)
+	var first *Tensor
+	for _, t := range m.Tensors {
+		if err == nil && t.made == nil && t.File == mp.path && t.Offset+int64(t.Size()) > now.size && (first == nil || t.Offset < first.Offset) {
+			first = t
+		}
+	}
+	if first == nil {
+		return mp.check()
+	}
+	return &TensorError{Format: m.reader(), File: mp.path, Name: first.Name, Err: cause}
+}
+
+// reader returns the name of the format for errors.
+func (m *Model) reader() string {
+	if strings.HasPrefix(m.Format, safetensors) {
+		return safetensors
+	}
+	return ""
+}
+
+// Fault returns the error of a memory fault at an address: it names the file
+// and the tensor that lie there, and says how the file has changed. It is nil
+// where no file of the model is mapped there.
+func (m *Model) Fault(addr uintptr) error {
+	for _, mp := range m.mappings {
+		begin := uintptr(unsafe.Pointer(unsafe.SliceData(mp.data)))
+		if mp.file == nil || addr < begin || addr >= begin+uintptr(len(mp.data)) {
+			continue
+		}
+		cause := mp.changed()
+		if cause == nil {
+			cause = errors.New("reading the mapped file failed: its disk or network does")
+		}
+		at := int64(addr - begin)
+		for _, t := range m.Tensors {
+			if t.made == nil && t.File == mp.path && t.Offset <= at && at < t.Offset+int64(t.Size()) {
+				return &TensorError{Format: m.reader(), File: mp.path, Name: t.Name, Err: cause}
+			}
+		}
+		return &FormatError{Format: m.reader(), File: mp.path, Err: cause}
+	}
+	return nil
+}
+
+// Guard runs fn, which may read tensors, and turns a memory fault in this
+// goroutine into Fault's error. Other panics pass.
+func (m *Model) Guard(fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		// The runtime's faults carry the address; a nil dereference does not.
+		fault, ok := r.(interface{ Addr() uintptr })
+		if !ok {
+			panic(r)
+		}
+		if err = m.Fault(fault.Addr()); err == nil {
+			panic(r)
+		}
+	}()
+	return fn()
 }
 
 // Close unmaps the files and sets the tensors' Data to nil. Copies of Data must

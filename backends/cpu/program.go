@@ -163,7 +163,7 @@ func (p *program) exec(i, lo, hi, w int) (ok bool) {
 	in := &p.last.instrs[i]
 	defer func() {
 		if r := recover(); r != nil {
-			err := fmt.Errorf("cpu: %s %s %s: %v", in.call.Value, in.call.Value.Op.Name, in.call.Value.Label(), r)
+			err := fmt.Errorf("cpu: %s %s %s: %w", in.call.Value, in.call.Value.Op.Name, in.call.Value.Label(), backends.PanicError(r))
 			p.failed.CompareAndSwap(nil, &err)
 		}
 	}()

@@ -125,7 +125,7 @@ func (p *program) Run(ctx context.Context, feeds []backends.Feed) error {
 func (p *program) eval(v *graph.Value) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("ref: %s %s %s: %v", v, v.Op.Name, v.Label(), r)
+			err = fmt.Errorf("ref: %s %s %s: %w", v, v.Op.Name, v.Label(), backends.PanicError(r))
 		}
 	}()
 	c := &graph.Call{Value: v, Param: p.params[v]}

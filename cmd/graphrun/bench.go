@@ -156,7 +156,10 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 			res.FirstStepMS = milliseconds(one.firstStep)
 			continue
 		}
-		read, peak := roof.measure()
+		read, peak, err := roof.measure()
+		if err != nil {
+			return err
+		}
 		reads, peaks = append(reads, read), append(peaks, peak)
 		if f.prompt > 0 {
 			res.prefill = append(res.prefill, float64(f.prompt)/one.prompt.Seconds())

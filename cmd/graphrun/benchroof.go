@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"runtime"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 // roof measures what the machine can do with the weights of a model.
 type roof struct {
+	file    *loaders.Model
 	threads int
 	parts   [][]byte // weights that one token reads
 	bytes   int      // of parts
@@ -29,7 +31,7 @@ type roof struct {
 // newRoof finds the weights that products of one token read. A step reads the
 // chosen share of a mixture's experts; the first experts stand for them.
 func newRoof(m *engine.Model, threads int) *roof {
-	r := &roof{threads: threads}
+	r := &roof{file: m.File, threads: threads}
 	plain := 0
 	add := func(w *graph.Value, used, of int, logits bool) {
 		t, ok := m.File.Tensor(w.Name)
@@ -74,37 +76,46 @@ func (r *roof) promptMACs(n int) float64 {
 
 // measure returns the read bandwidth in GB/s and the rate of 8-bit
 // multiply-adds in G/s, of all threads together.
-func (r *roof) measure() (readGB, peakG float64) {
+func (r *roof) measure() (readGB, peakG float64, err error) {
 	for range 3 { // the best of a few, as each is short
 		start := time.Now()
-		r.together(r.read)
+		if err := r.together(r.read); err != nil {
+			return 0, 0, err
+		}
 		readGB = max(readGB, float64(r.bytes)/time.Since(start).Seconds()/1e9)
 	}
 	const n = 1 << 31 // 4 ms on a core with VNNI
 	for range 3 {
 		start := time.Now()
 		done := 0
-		r.together(func(w int) {
+		err := r.together(func(w int) {
 			if d := kern.PeakProducts(n); w == 0 {
 				done = d
 			}
 		})
+		if err != nil {
+			return 0, 0, err
+		}
 		peakG = max(peakG, float64(done)*float64(r.threads)/time.Since(start).Seconds()/1e9)
 	}
-	return readGB, peakG
+	return readGB, peakG, nil
 }
 
-// together runs f once for each thread.
-func (r *roof) together(f func(w int)) {
+// together runs f once for each thread. It fails when the model file is lost
+// under it.
+func (r *roof) together(f func(w int)) error {
 	var g errgroup.Group
-	for w := 1; w < r.threads; w++ {
-		g.Go(func() error {
+	guarded := func(w int) error {
+		return r.file.Guard(func() error {
 			f(w)
 			return nil
 		})
 	}
-	f(0)
-	g.Wait() //nolint:errcheck // f returns no error
+	for w := 1; w < r.threads; w++ {
+		g.Go(func() error { return guarded(w) })
+	}
+	err := guarded(0)
+	return errors.Join(err, g.Wait())
 }
 
 // read goes through the w-th share of each matrix, as the products do.

@@ -117,11 +117,17 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 		p.c.Events = traceSteps
 	}
 	roof := newRoof(m, threads)
-	read, peak := roof.measure()
+	read, peak, err := roof.measure()
+	if err != nil {
+		return err
+	}
 	if err := p.measure(cmd); err != nil {
 		return err
 	}
-	read2, peak2 := roof.measure() // a neighbour may have been busy the first time
+	read2, peak2, err := roof.measure() // a neighbour may have been busy the first time
+	if err != nil {
+		return err
+	}
 	read, peak = max(read, read2), max(peak, peak2)
 	r := p.c.Report(profile.Roof{ReadGB: read, GMACs: peak})
 	if err := p.write(cmd.OutOrStdout(), r, base); err != nil {
