@@ -54,10 +54,9 @@ func TestParams(t *testing.T) {
 // TestFillers decodes random blocks of every type: mean 0, the spread asked
 // for, f16 scales normal.
 func TestFillers(t *testing.T) {
-	for _, m := range mixtures {
+	for dt := range fillers {
 		for _, k := range []int{256, 2048, 14336} {
 			sigma := 1 / math.Sqrt(float64(k))
-			dt := m.base
 			r := random(1)
 			raw := make([]byte, dt.RowBytes(1<<16))
 			fillers[dt](&r, raw, sigma)
@@ -233,16 +232,13 @@ func (l *limited) Write(p []byte) (int, error) {
 }
 
 func BenchmarkFill(b *testing.B) {
-	for _, m := range mixtures {
-		if m.more != nil {
-			continue
-		}
-		b.Run(m.name, func(b *testing.B) {
-			buf := make([]byte, m.base.RowBytes(1<<20))
+	for dt, fill := range fillers {
+		b.Run(dt.String(), func(b *testing.B) {
+			buf := make([]byte, dt.RowBytes(1<<20))
 			b.SetBytes(int64(len(buf)))
 			r := random(1)
 			for b.Loop() {
-				fillers[m.base](&r, buf, 0.02)
+				fill(&r, buf, 0.02)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 
 	"graphrun/graph"
 	"graphrun/loaders"
+	"graphrun/quant"
 )
 
 // tensor is a tensor of the file before it has a type.
@@ -115,11 +116,11 @@ func (s *Shape) feedForward(t *tensorList, l layer) {
 }
 
 // metadata returns the keys of the file, with those of its vocabulary.
-func (s *Shape) metadata(m mixture) *loaders.Metadata {
+func (s *Shape) metadata(m quant.Mixture) *loaders.Metadata {
 	meta := loaders.NewMetadata()
 	meta.Set("general.architecture", s.arch)
 	meta.Set("general.name", s.Doc+" shapes, random weights")
-	meta.Set("general.file_type", m.fileType)
+	meta.Set("general.file_type", m.FileType)
 	set := func(key string, v any) {
 		switch x := v.(type) {
 		case int:
@@ -178,7 +179,7 @@ func (s *Shape) metadata(m mixture) *loaders.Metadata {
 			set("expert_feed_forward_length", s.expertFF)
 		}
 	}
-	if m.fileType > 1 {
+	if m.FileType > 1 {
 		meta.Set("general.quantization_version", uint32(2))
 	}
 	s.words(meta, s.vocab)

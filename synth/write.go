@@ -7,13 +7,11 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
-	"runtime"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"graphrun/graph"
 	"graphrun/loaders"
+	"graphrun/quant"
 )
 
 // Options say how a file is written.
@@ -42,7 +40,7 @@ type Plan struct {
 	// the type they should have: "q4_k as q5_0".
 	Fallbacks map[string]int
 
-	mixture mixture
+	mixture quant.Mixture
 	tensors []tensor
 }
 
@@ -54,9 +52,13 @@ func NewPlan(s Shape, o Options) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{Shape: s, Fallbacks: map[string]int{}, mixture: m, tensors: s.tensors()}
-	for _, t := range p.tensors {
-		dt, wanted := m.typeOf(&s, t, o.Pure)
-		if dt != wanted {
+	choices, err := s.choose(p.tensors, m, o.Pure)
+	if err != nil {
+		return nil, fmt.Errorf("synth: %w", err)
+	}
+	for i, t := range p.tensors {
+		dt := choices[i].Type
+		if wanted := choices[i].Wanted; dt != wanted {
 			p.Fallbacks[fmt.Sprintf("%s as %s", wanted, dt)]++
 		}
 		info := loaders.TensorInfo{Name: t.name, DType: dt, Shape: t.shape}
@@ -119,65 +121,30 @@ func (p *Plan) data(ctx context.Context, w io.Writer, i int, o Options, done *in
 	rowBytes := info.DType.RowBytes(k)
 	size := min(total, max(1, chunk/rowBytes)*rowBytes)
 	workers := o.Workers
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	if len(t.shape) == 1 || total <= size {
+	if len(t.shape) == 1 {
 		workers = 1
 	}
+	count := progressWriter{w, done, o.Progress}
+	return loaders.WriteChunks(ctx, &count, total, size, workers, func(buf []byte, c int) error {
+		p.fill(buf, t, info.DType, o.Seed, c)
+		return nil
+	})
+}
 
-	chunks := (total + size - 1) / size
-	// Each worker has two buffers: it fills one while the other is written.
-	free, ready := make([]chan []byte, workers), make([]chan []byte, workers)
-	for j := range workers {
-		free[j], ready[j] = make(chan []byte, 2), make(chan []byte, 1)
-		free[j] <- make([]byte, size)
-		if workers > 1 || chunks > 1 {
-			free[j] <- make([]byte, size)
-		}
+// progressWriter tells how many bytes have passed.
+type progressWriter struct {
+	w        io.Writer
+	done     *int
+	progress func(done int)
+}
+
+func (p *progressWriter) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	*p.done += n
+	if p.progress != nil && err == nil {
+		p.progress(*p.done)
 	}
-	quit := make(chan struct{})
-	var group errgroup.Group
-	for j := range workers {
-		group.Go(func() error {
-			for c := j; c < chunks; c += workers {
-				var buf []byte
-				select {
-				case buf = <-free[j]:
-				case <-quit:
-					return nil
-				}
-				buf = buf[:min(size, total-c*size)]
-				p.fill(buf, t, info.DType, o.Seed, c)
-				select {
-				case ready[j] <- buf:
-				case <-quit:
-					return nil
-				}
-			}
-			return nil
-		})
-	}
-	defer func() {
-		close(quit)
-		group.Wait() //nolint:errcheck // the workers return no error
-	}()
-	for c := range chunks {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		buf := <-ready[c%workers]
-		n, err := w.Write(buf)
-		if err != nil {
-			return err
-		}
-		*done += n
-		if o.Progress != nil {
-			o.Progress(*done)
-		}
-		free[c%workers] <- buf[:size]
-	}
-	return nil
+	return n, err
 }
 
 // fill makes chunk c of a tensor. What it writes depends on the seed, the name
