@@ -111,6 +111,9 @@ func (m *Model) NewAnswer(history []int32, o GenerateOptions) (*Answer, error) {
 	// The space that a vocabulary puts before a text is the answer's own when
 	// there is text before it.
 	text := slices.ContainsFunc(history, func(id int32) bool { return !m.Tokenizer.IsControl(id) })
+	if t, ok := o.Constraint.(interface{ TrimSpace() }); ok && !text {
+		t.TrimSpace()
+	}
 	a := &Answer{o: o, tok: m.Tokenizer, context: m.limits.Context, sampler: sampler, stop: stop,
 		stream: m.Tokenizer.Stream(loaders.DecodeOptions{Special: o.Special, KeepPrefix: text})}
 	a.full(len(history))

@@ -11,6 +11,10 @@ import (
 
 // Constraint limits which token may come next; package grammar makes them from
 // JSON Schemas and grammars. One belongs to one answer.
+//
+// A constraint may have two methods more. TrimSpace() is called before the first
+// token where a space at the very start is left out of the text (see
+// loaders.DecodeOptions.KeepPrefix). Err() error tells why Mask allowed nothing.
 type Constraint interface {
 	// Mask clears the bit of every token id that may not come next: bit id%64
 	// of mask[id/64]. All bits are set before, those of ids above the
@@ -62,6 +66,9 @@ func (s *Sampler) mask(x []float32) ([]float32, error) {
 		some = true
 	}
 	if !some {
+		if e, ok := s.o.Constraint.(interface{ Err() error }); ok && e.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConstraint, e.Err())
+		}
 		return nil, fmt.Errorf("%w of the %d: the vocabulary cannot spell what must come next", ErrConstraint, len(x))
 	}
 	return out, nil
@@ -113,4 +120,12 @@ func (e *endings) Accept(id int32) error {
 		id = e.eog[0]
 	}
 	return e.Constraint.Accept(id)
+}
+
+// Err returns the constraint's error.
+func (e *endings) Err() error {
+	if c, ok := e.Constraint.(interface{ Err() error }); ok {
+		return c.Err()
+	}
+	return nil
 }

@@ -127,3 +127,58 @@ func BenchmarkMask(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSchemaMask is BenchmarkMask under a schema, and compiling it.
+func BenchmarkSchemaMask(b *testing.B) {
+	const schema = `{"type":"object","properties":{"name":{"type":"string","maxLength":200},"age":{"type":"integer","minimum":0,"maximum":150},"email":{"type":"string","format":"email"},
+"tags":{"type":"array","items":{"type":"string","pattern":"^[a-z -]+$"},"maxItems":10},"next":{"$ref":"#"}},"required":["name","age","email","tags"],"additionalProperties":false}`
+	const text = `{"name": "stingment про the 日本の end", "age": 42, "email": "an.verlo@example.com", "tags": ["pre", "sub - ment", "tion"], "next": {"name": "k", "age": 7, "email": "a@b.co", "tags": []}}`
+	v := largeVocab(b, 262144)
+	ids := script(v, text)
+	mask := make([]uint64, 262144/64)
+	b.Run("compile", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := FromSchema([]byte(schema)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	g, err := FromSchema([]byte(schema))
+	if err != nil {
+		b.Fatal(err)
+	}
+	run := func(b *testing.B, m *Matcher) {
+		for _, id := range ids {
+			m.Mask(mask)
+			if err := m.Accept(id); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.Run("cold", func(b *testing.B) {
+		for b.Loop() {
+			g.machines = map[*Vocab]*shared{}
+			run(b, g.Matcher(v))
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*len(ids)), "µs/token")
+	})
+	b.Run("warm", func(b *testing.B) {
+		m := g.Matcher(v)
+		run(b, m)
+		b.ReportAllocs()
+		for b.Loop() {
+			m.Reset()
+			run(b, m)
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*len(ids)), "µs/token")
+	})
+	b.Run("vocabulary", func(b *testing.B) {
+		tok, err := loaders.NewTokenizer(largeTokens(262144))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			NewVocab(tok)
+		}
+	})
+}

@@ -28,7 +28,7 @@ func newGrammar(root *rule, strict bool) (*Grammar, error) {
 	}
 	g := &Grammar{nfa: n, machines: map[*Vocab]*shared{}}
 	// Finds now what would be too ambiguous at the very first token.
-	_, err = newMachine(n, &Vocab{end: []int32{1}, byte: []byte{0}, depth: []uint16{0}, first: []int32{0, 0}}).begin()
+	_, err = newMachine(n, noTokens).begin()
 	return g, err
 }
 
@@ -138,8 +138,8 @@ func (m *Matcher) fill(mask []uint64) (err error) {
 	if !m.trim {
 		return nil
 	}
-	// Tokens that begin with a space stand for what is behind it; the space
-	// alone stands for nothing and would only cost a token.
+	// Tokens that begin with a space stand for what is behind it. The space alone
+	// stands for nothing: it costs a token, and spaces may follow it.
 	n := m.v.child(0, ' ')
 	if n < 0 {
 		return nil
@@ -148,6 +148,9 @@ func (m *Matcher) fill(mask []uint64) (err error) {
 		mask[id/64] &^= 1 << (id % 64)
 	}
 	k.goOn(k.xset([]int32{n}), k.raw([]int32{k.start[0]})).or(mask)
+	for _, id := range m.v.tokens[m.v.first[n]:m.v.first[n+1]] {
+		mask[id/64] |= 1 << (id % 64)
+	}
 	return nil
 }
 
@@ -180,7 +183,8 @@ func (m *Matcher) Accept(id int32) error {
 	if m.trim && text[0] == ' ' {
 		text = text[1:]
 		if len(text) == 0 {
-			return fmt.Errorf("grammar: token %d is only the space that is left out at the start", id)
+			m.trim = false
+			return nil
 		}
 	}
 	m.s.mu.Lock()
@@ -220,3 +224,20 @@ func (m *Matcher) read(text []byte) (ok bool, err error) {
 	}
 	return true, nil
 }
+
+// Match reports whether a whole text matches. It is false too where the grammar
+// is too ambiguous to tell; see Matcher.Err.
+func (g *Grammar) Match(text string) bool {
+	m := g.Matcher(noTokens)
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	ok, err := m.read([]byte(text))
+	return ok && err == nil && m.CanEnd()
+}
+
+// noTokens is a vocabulary without tokens.
+var noTokens = func() *Vocab {
+	v := &Vocab{}
+	v.build()
+	return v
+}()

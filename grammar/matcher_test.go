@@ -104,10 +104,8 @@ func checkMask(t testing.TB, m *Matcher, after string) []int32 {
 			c := config{groups: m.at.groups}
 			if m.trim && text[0] == ' ' {
 				text = text[1:]
-				can = len(text) > 0
-			} else {
-				can = true
 			}
+			can = true
 			for i := 0; i < len(text) && can; i++ {
 				var to config
 				m.s.m.step(&to, &c, &m.in, text[i])

@@ -55,7 +55,12 @@ func (v *Vocab) build() {
 			v.tokens = append(v.tokens, int32(id))
 		}
 	}
-	slices.SortStableFunc(v.tokens, func(a, b int32) int { return bytes.Compare(v.text[a], v.text[b]) })
+	slices.SortFunc(v.tokens, func(a, b int32) int {
+		if c := bytes.Compare(v.text[a], v.text[b]); c != 0 {
+			return c
+		}
+		return int(a - b)
+	})
 	var path []int32 // nodes of the text before, root first
 	push := func(c byte) {
 		path = append(path, int32(len(v.byte)))
