@@ -109,6 +109,7 @@ var _ = Register(&Arch{
 			{Name: "layers.N.experts.down_proj", GGUF: "blk.N.ffn_down_exps.weight"},
 		}),
 		Tied:  true,
+		Vocab: "gemma4",
 		Read:  readGemma4,
 		Write: writeGemma4,
 	},

@@ -1,16 +1,21 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"graphrun/graph"
 	"graphrun/internal/shared"
+	"graphrun/loaders"
+	"graphrun/quant"
 )
 
 // hfFolders are the golden models of Hugging Face form.
@@ -86,5 +91,83 @@ func TestFolderWithoutTokenizer(t *testing.T) {
 	var none *NoTokenizerError
 	if !errors.As(err, &none) {
 		t.Errorf("found %v, want a NoTokenizerError", err)
+	}
+}
+
+// TestFoldersConverted runs the golden folders after they became GGUF files.
+func TestFoldersConverted(t *testing.T) {
+	for _, name := range hfFolders {
+		t.Run(name, func(t *testing.T) {
+			dir := shared.Path(t, "golden", "hf", name)
+			file := filepath.Join(t.TempDir(), "model.gguf")
+			m, err := loaders.OpenHF(dir, loaders.HFOptions{GGUF: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			infos := make([]loaders.TensorInfo, len(m.Tensors))
+			for i, x := range m.Tensors {
+				infos[i] = loaders.TensorInfo{Name: x.Name, DType: x.DType, Shape: x.Shape}
+			}
+			err = loaders.Create(file, m.GGUFMeta(), infos, func(w io.Writer, i int) error {
+				_, err := m.Tensors[i].WriteTo(w)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := Open(file, Options{Threads: 1, KV: graph.F32, TokensOnly: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			checkGolden(t, g, dir)
+			if len(g.Warnings()) > 0 {
+				t.Errorf("warnings: %q", g.Warnings())
+			}
+		})
+	}
+}
+
+// TestQuantizeFolder: weights quantized while they are loaded are those that the
+// converted file would have.
+func TestQuantizeFolder(t *testing.T) {
+	dir := shared.Path(t, "golden", "hf", "llama3-tied")
+	o := Options{Threads: 1, KV: graph.F32, TokensOnly: true, Quantize: graph.Q8_0}
+	m, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	r := m.Memory()
+	if r.Made*10 < r.Weights*9 {
+		t.Errorf("%d of %d bytes are made, want nearly all", r.Made, r.Weights)
+	}
+	if text := r.String(); !strings.Contains(text, "made in memory") {
+		t.Errorf("the report does not tell what is made:\n%s", text)
+	}
+	x, _ := m.File.Tensor("blk.0.ffn_up.weight")
+	src, err := loaders.OpenSafetensors(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	raw, _ := src.Tensor("model.layers.0.mlp.up_proj.weight")
+	want, row := make([]byte, x.Size()), make([]float32, x.Shape[1])
+	for i := range x.Shape[0] {
+		for k := range row {
+			row[k] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw.Data[2*(i*len(row)+k):])) << 16)
+		}
+		if err := quant.Row(want[i*graph.Q8_0.RowBytes(len(row)):][:graph.Q8_0.RowBytes(len(row))], row, graph.Q8_0, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if x.DType != graph.Q8_0 || !bytes.Equal(x.Data, want) {
+		t.Errorf("%s is %s, and not what quantizing its rows gives", x.Name, x.DType)
+	}
+	// A GGUF file is not quantized on the way.
+	o.TokensOnly = false
+	if _, err := Open(shared.Path(t, "golden", "models", "stories260K-f32", "model.gguf"), o); err == nil || !strings.Contains(err.Error(), "graphrun quantize") {
+		t.Errorf("found %v, want an error that names graphrun quantize", err)
 	}
 }

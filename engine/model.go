@@ -156,12 +156,7 @@ type Model struct {
 // has them. The error of a machine too small is
 // a *MemoryError, and comes before the memory is taken.
 func Open(path string, o Options) (*Model, error) {
-	load := loaders.HFOptions{NoVocab: o.TokensOnly}
-	if o.Quantize != graph.Invalid {
-		load.Quantize = o.Quantize
-		load.Encode = func(dst []byte, row []float32) error { return quant.Row(dst, row, o.Quantize, nil) }
-	}
-	f, err := loaders.OpenModel(path, load)
+	f, err := loaders.OpenModel(path, o.Folder())
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +165,15 @@ func Open(path string, o Options) (*Model, error) {
 		return nil, fmt.Errorf("engine: %s is a GGUF file; only folders of safetensors are quantized while they are loaded (graphrun quantize makes another GGUF file)", path)
 	}
 	return open(f, o)
+}
+
+// Folder returns how a Hugging Face folder is opened under the options.
+func (o *Options) Folder() loaders.HFOptions {
+	load := loaders.HFOptions{NoVocab: o.TokensOnly, Quantize: o.Quantize}
+	if t := o.Quantize; t != graph.Invalid {
+		load.Encode = func(dst []byte, row []float32) error { return quant.Row(dst, row, t, nil) }
+	}
+	return load
 }
 
 // OpenBytes opens a model that is in memory, such as an embedded one. name

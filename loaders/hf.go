@@ -33,6 +33,9 @@ type HF struct {
 	// Tensors maps names of tensors. Of two with the same Name, or the same
 	// GGUF, the first that is there counts.
 	Tensors []HFTensor
+	// Vocab is the family of vocabularies with merges over characters, where it
+	// is not "llama".
+	Vocab string
 	// Tied is what an absent tie_word_embeddings means.
 	Tied bool
 	// NormPlus is added to the weights of norms, whose names end in norm.weight.

@@ -191,7 +191,7 @@ func (f *hfFolder) finish(name string, m *rows, plus float32) (*Tensor, error) {
 	switch m.dtype {
 	case graph.F32, graph.F16, graph.BF16:
 	case graph.F64:
-		m = m.as(graph.F32, 0)
+		m, plus = m.as(graph.F32, plus), 0
 	case graph.MXFP4:
 		if vector {
 			return nil, errors.New("found a packed vector, expected plain numbers")

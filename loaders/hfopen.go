@@ -27,6 +27,9 @@ type HFOptions struct {
 	NoVocab bool
 }
 
+// ErrNoConfig says that weights lie in a folder without config.json.
+var ErrNoConfig = errors.New("folder holds no config.json, without which its weights say nothing of the model")
+
 // OpenModel opens the model at path, a GGUF file as Open does, or a folder of
 // Hugging Face form as OpenHF does: a folder that holds config.json and
 // safetensors files, or one of these files.
@@ -74,7 +77,7 @@ func OpenHF(dir string, o HFOptions) (*Model, error) { return openHF(dir, dir, o
 func openHF(dir, path string, o HFOptions) (_ *Model, err error) {
 	c, err := ReadHFConfig(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &FormatError{Format: hf, File: dir, Err: fmt.Errorf("folder holds no %s, without which weights say nothing of the model: %w", hfConfigName, fs.ErrNotExist)}
+		return nil, &FormatError{Format: hf, File: dir, Err: ErrNoConfig}
 	}
 	if err != nil {
 		return nil, err

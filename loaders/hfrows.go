@@ -2,6 +2,7 @@ package loaders
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,6 +23,8 @@ type rows struct {
 	// fill writes unit i to dst, which has the size of one.
 	fill func(dst []byte, i int) error
 	from *Tensor // of the file; the first, if there are several
+	// woven are the two halves that the units of this one alternate between.
+	woven [2]*rows
 }
 
 // unit returns the bytes of a unit, count how many there are.
@@ -110,7 +113,7 @@ func weave(even, odd *rows) *rows {
 	if len(shape) == 2 {
 		even, odd = even.numbers(), odd.numbers()
 	}
-	return &rows{dtype: even.dtype, shape: shape, elems: even.elems, from: even.from,
+	return &rows{dtype: even.dtype, shape: shape, elems: even.elems, from: even.from, woven: [2]*rows{even, odd},
 		fill: func(dst []byte, i int) error {
 			if i%2 == 1 {
 				return odd.fill(dst, i/2)
@@ -145,15 +148,24 @@ func (m *rows) part(e int) *rows {
 
 // swapped returns a stack of matrices with rows and columns swapped.
 func (m *rows) swapped() (*rows, error) {
-	if len(m.shape) != 3 || m.data == nil || m.dtype.BlockElems() != 1 {
+	if len(m.shape) != 3 || m.dtype.BlockElems() != 1 {
 		return nil, fmt.Errorf("found %s of shape %v, expected plain numbers of three dimensions", m.dtype, m.shape)
 	}
 	in, out, size := m.shape[1], m.shape[2], m.dtype.BlockBytes()
+	var at func(row int) []byte // where a row lies
+	switch {
+	case m.data != nil:
+		at = func(row int) []byte { return m.data[row*out*size:] }
+	case m.woven[0] != nil && m.woven[0].data != nil && m.woven[1].data != nil:
+		at = func(row int) []byte { return m.woven[row%2].data[row/2*out*size:] }
+	default:
+		return nil, errors.New("does not lie in one piece")
+	}
 	return &rows{dtype: m.dtype, shape: []int{m.shape[0], out, in}, elems: in, from: m.from,
 		fill: func(dst []byte, i int) error {
 			e, c := i/out, i%out
 			for k := range in {
-				copy(dst[k*size:(k+1)*size], m.data[((e*in+k)*out+c)*size:])
+				copy(dst[k*size:(k+1)*size], at(e*in + k)[c*size:])
 			}
 			return nil
 		}}, nil
@@ -213,7 +225,8 @@ var f8e4m3 = func() (table [256]float32) {
 	return table
 }()
 
-// as returns the numbers of m, each with plus added, as f32, f16 or bf16.
+// as returns the numbers of m, each with plus added, as f32, f16 or bf16. To f64
+// it is added before they are rounded.
 func (m *rows) as(dtype graph.DType, plus float32) *rows {
 	if m.dtype == dtype && plus == 0 {
 		return m
@@ -221,6 +234,9 @@ func (m *rows) as(dtype graph.DType, plus float32) *rows {
 	return &rows{dtype: dtype, shape: m.shape, elems: m.elems, from: m.from,
 		fill: func(dst []byte, i int) error {
 			x := make([]float32, m.elems)
+			if m.dtype == graph.F64 && plus != 0 {
+				return m.shift64(dst, x, dtype, plus, i)
+			}
 			if err := m.decode(x, i); err != nil {
 				return err
 			}
@@ -230,6 +246,18 @@ func (m *rows) as(dtype graph.DType, plus float32) *rows {
 			putFloats(dst, dtype, x)
 			return nil
 		}}
+}
+
+func (m *rows) shift64(dst []byte, x []float32, dtype graph.DType, plus float32, i int) error {
+	raw := make([]byte, m.unit())
+	if err := m.fill(raw, i); err != nil {
+		return err
+	}
+	for k := range x {
+		x[k] = float32(math.Float64frombits(binary.LittleEndian.Uint64(raw[8*k:])) + float64(plus))
+	}
+	putFloats(dst, dtype, x)
+	return nil
 }
 
 // decode returns the numbers of a unit.

@@ -26,7 +26,7 @@ type Model struct {
 
 	index    map[string]*Tensor
 	mappings []*mapping
-	vocab    func() (*Vocab, error) // of a folder; nil: from Meta
+	vocab    *Vocab // of a folder; nil: from Meta
 	source   func(name string) string
 }
 

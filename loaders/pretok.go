@@ -7,6 +7,8 @@ import (
 
 // preTokenizer splits text for byte-level BPE: no merge crosses a split.
 type preTokenizer struct {
+	// pattern is the name of the pattern in hfPatterns.
+	pattern string
 	// next returns the length of the first piece of s, which is not empty.
 	next func(s string) int
 	// digitsApart cuts out each digit before next sees what lies between.
@@ -32,14 +34,14 @@ type preTokenizer struct {
 // Source: the tokenizer.json files of GPT-2, SmolLM, Llama 3, Qwen 2 and 3.5,
 // gpt-oss and Mistral NeMo.
 var (
-	preGPT2   = preTokenizer{next: nextGPT2}
-	preDigits = preTokenizer{next: nextGPT2, digitsApart: true}
-	preLlama3 = preTokenizer{next: wordRule{digits: 3}.next, ignoreMerges: true, addBOS: true}
-	preWord3  = preTokenizer{next: wordRule{digits: 3}.next}
-	preQwen2  = preTokenizer{next: wordRule{digits: 1}.next}
-	preQwen35 = preTokenizer{next: wordRule{digits: 1, marks: true}.next}
-	preGPT4o  = preTokenizer{next: caseRule{digits: 3, contractions: true}.next}
-	preTekken = preTokenizer{next: caseRule{digits: 1}.next, ignoreMerges: true, addBOS: true}
+	preGPT2   = preTokenizer{pattern: "gpt-2", next: nextGPT2}
+	preDigits = preTokenizer{pattern: "smollm", next: nextGPT2, digitsApart: true}
+	preLlama3 = preTokenizer{pattern: "llama-bpe", next: wordRule{digits: 3}.next, ignoreMerges: true, addBOS: true}
+	preWord3  = preTokenizer{pattern: "llama-bpe", next: wordRule{digits: 3}.next}
+	preQwen2  = preTokenizer{pattern: "qwen2", next: wordRule{digits: 1}.next}
+	preQwen35 = preTokenizer{pattern: "qwen35", next: wordRule{digits: 1, marks: true}.next}
+	preGPT4o  = preTokenizer{pattern: "gpt-4o", next: caseRule{digits: 3, contractions: true}.next}
+	preTekken = preTokenizer{pattern: "tekken", next: caseRule{digits: 1}.next, ignoreMerges: true, addBOS: true}
 )
 
 // preTokenizers maps the names that tokenizer.ggml.pre takes to patterns.

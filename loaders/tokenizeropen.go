@@ -10,8 +10,8 @@ import (
 )
 
 // OpenTokenizer reads the vocabulary of a model and makes its tokenizer. path
-// is a GGUF file, a tokenizer.json file, plain or packed with gzip, or a folder
-// that holds tokenizer.json or tokenizer.json.gz.
+// is a GGUF file, a tokenizer.json file, plain or packed with gzip, a
+// tokenizer.model file, or a folder that holds one of them.
 func OpenTokenizer(path string) (*Tokenizer, error) {
 	v, err := OpenVocab(path)
 	if err != nil {
@@ -39,7 +39,15 @@ func OpenVocab(path string) (*Vocab, error) {
 				return nil, err
 			}
 		}
-		return nil, fmt.Errorf("tokenizer: %s holds no tokenizer.json", oneLine(path))
+		if file := filepath.Join(path, "tokenizer.model"); isFile(file) {
+			return VocabFromSPM(file)
+		}
+		if found, _ := filepath.Glob(filepath.Join(escapeGlob(path), "*.gguf")); len(found) == 0 {
+			return nil, fmt.Errorf("tokenizer: %s holds neither tokenizer.json nor tokenizer.model", oneLine(path))
+		}
+	}
+	if strings.HasSuffix(path, ".model") {
+		return VocabFromSPM(path)
 	}
 	if strings.HasSuffix(path, ".json") || strings.HasSuffix(path, ".json.gz") {
 		return VocabFromJSON(path)

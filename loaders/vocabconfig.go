@@ -3,11 +3,16 @@ package loaders
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
 )
+
+// maxTokenizerConfig bounds the bytes of files beside a tokenizer; published
+// ones have 1 MB at most.
+const maxTokenizerConfig = 64 << 20
 
 // hfConfig is what a tokenizer needs of tokenizer_config.json.
 type hfConfig struct {
@@ -78,6 +83,11 @@ func (v *Vocab) readConfigs(path string) error {
 	if !ok {
 		return nil
 	}
+	return v.readConfigsAt(base)
+}
+
+// readConfigsAt reads the files whose names begin with base.
+func (v *Vocab) readConfigsAt(base string) error {
 	var config hfConfig
 	if err := readConfig(base+"tokenizer_config.json", &config); err != nil {
 		return err
@@ -109,6 +119,15 @@ func (v *Vocab) readConfigs(path string) error {
 		v.AddEOS = *config.AddEOS
 	}
 	v.ChatTemplate = string(config.Template)
+	var beside struct { // of models that also take images
+		Template hfTemplate `json:"chat_template"`
+	}
+	if err := readConfig(base+"chat_template.json", &beside); err != nil {
+		return err
+	}
+	if beside.Template != "" {
+		v.ChatTemplate = string(beside.Template)
+	}
 	if text, err := os.ReadFile(base + "chat_template.jinja"); err == nil {
 		v.ChatTemplate = string(text)
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -151,10 +170,17 @@ func (v *Vocab) readGeneration(file string) error {
 
 // readConfig decodes a file, if it is there, into a value.
 func readConfig(file string, into any) error {
-	data, err := os.ReadFile(file)
+	st, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxTokenizerConfig {
+		return &FormatError{Format: "tokenizer", File: file, Err: fmt.Errorf("found %d bytes, expected a file of at most %d", st.Size(), maxTokenizerConfig)}
+	}
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}

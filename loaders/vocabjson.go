@@ -266,13 +266,7 @@ func (f *hfFile) place(v *Vocab) error {
 		v.Tokens[id], v.Types[id] = text, TokenNormal
 	}
 	for _, a := range f.added {
-		v.Tokens[a.ID], v.Types[a.ID] = a.Content, TokenUserDefined
-		if a.Special {
-			v.Types[a.ID] = TokenControl
-		}
-		if a.LStrip || a.RStrip || a.SingleWord || a.Normalized {
-			v.Added = append(v.Added, AddedToken{ID: a.ID, LStrip: a.LStrip, RStrip: a.RStrip, SingleWord: a.SingleWord, Normalized: a.Normalized})
-		}
+		v.place(a.ID, a)
 	}
 	return nil
 }

@@ -181,6 +181,9 @@ func (v *Vocab) byteLevel(split []hfStep, last hfStep) error {
 	return nil
 }
 
+// newlineRuns is the pattern of vocabularies of the family gemma4.
+const newlineRuns = `[^\n]+|\n+`
+
 // charLevel recognises the steps of a vocabulary whose spaces are U+2581.
 func (v *Vocab) charLevel(pre []hfStep, marks bool) error {
 	v.Model = "llama"
@@ -188,6 +191,8 @@ func (v *Vocab) charLevel(pre []hfStep, marks bool) error {
 		switch {
 		case s.Type == "Split" && s.Pattern.String == " " && marks:
 			// Gemma: no space is left to split at.
+		case s.Type == "Split" && s.Pattern.Regex == newlineRuns && marks && strings.ToLower(s.Behavior) == "isolated":
+			v.Model = "gemma4"
 		case s.Type == "Metaspace" && s.Replacement == spaceMark && !marks:
 			marks = true
 			scheme := s.PrependScheme

@@ -78,7 +78,7 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	open := func() (*engine.Model, time.Duration, error) {
 		start := time.Now()
-		m, err := f.open(cmd, path, func(o *engine.Options) { o.Chunk, o.MaxRows = f.chunk, 1 })
+		m, err := f.open(cmd, path, func(o *engine.Options) { o.Chunk, o.MaxRows, o.TokensOnly = f.chunk, 1, true })
 		return m, time.Since(start), err
 	}
 	m, first, err := open()

@@ -108,7 +108,7 @@ func (f *chatFlags) options(cmd *cobra.Command, path string) (chat.Options, erro
 		o.Template = t
 		return o, err
 	}
-	file, err := openFile(cmd, path)
+	file, err := openFile(cmd, path, engine.Options{})
 	if err != nil {
 		return o, err
 	}

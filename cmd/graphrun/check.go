@@ -210,6 +210,7 @@ func (c *checker) open(path string) error {
 		f.backend = name
 		m, err := f.open(c.cmd, path, func(o *engine.Options) {
 			o.Chunk, o.MaxRows, o.Keep = n, n, true
+			o.TokensOnly = c.f.tokens != ""
 			if o.Context == 0 {
 				o.Context = n
 			}

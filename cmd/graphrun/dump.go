@@ -109,7 +109,7 @@ func (d *dumpFlags) html(cmd *cobra.Command, path string) error {
 	}
 	var h graph.History
 	m, err := d.open(cmd, path, func(o *engine.Options) {
-		o.Threads, o.Overcommit = 1, true
+		o.Threads, o.Overcommit, o.TokensOnly = 1, true, true
 		o.OnPass = func(s graph.PassStat, g *graph.Graph) { h.Add(g, s) }
 	})
 	if err != nil {
@@ -130,7 +130,7 @@ func (d *dumpFlags) html(cmd *cobra.Command, path string) error {
 func (d *dumpFlags) graph(cmd *cobra.Command, path string) (*graph.Graph, graph.Dims, error) {
 	var after *graph.Graph
 	m, err := d.open(cmd, path, func(o *engine.Options) {
-		o.Threads, o.Overcommit = 1, true
+		o.Threads, o.Overcommit, o.TokensOnly = 1, true, true
 		o.OnPass = func(s graph.PassStat, g *graph.Graph) {
 			if s.Pass == d.pass {
 				after = g.Clone()
@@ -160,7 +160,7 @@ func (d *dumpFlags) list(cmd *cobra.Command, args []string) error {
 	d.passes = ""
 	stats := map[string]graph.PassStat{}
 	m, err := d.open(cmd, path, func(o *engine.Options) {
-		o.Threads, o.Overcommit = 1, true
+		o.Threads, o.Overcommit, o.TokensOnly = 1, true, true
 		o.OnPass = func(s graph.PassStat, _ *graph.Graph) { stats[s.Pass] = s }
 	})
 	if err != nil {

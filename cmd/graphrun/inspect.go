@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -34,15 +35,15 @@ model would need in memory for the given context.`,
 			if err != nil {
 				return err
 			}
-			file, err := openFile(cmd, path)
-			if err != nil {
-				return err
-			}
-			defer file.Close()
 			o, err := f.options()
 			if err != nil {
 				return err
 			}
+			file, err := openFile(cmd, path, o)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
 			mem, memErr := engine.Estimate(file, o)
 			if memErr == nil {
 				memErr = checkVocab(file)
@@ -73,20 +74,31 @@ model would need in memory for the given context.`,
 
 // checkVocab reports what is wrong with the tokenizer of a file that has one.
 func checkVocab(file *loaders.Model) error {
-	if _, ok := file.Meta.Value("tokenizer.ggml.model"); !ok {
+	if !file.HasVocab() {
 		return nil
 	}
-	_, err := loaders.VocabFromGGUF(file.Meta, file.Path)
+	_, err := file.Vocab()
 	return err
 }
 
-// openFile opens a weight file without compiling it.
-func openFile(cmd *cobra.Command, path string) (*loaders.Model, error) {
+// openFile opens a model without compiling it. Safetensors without a config.json
+// are shown all the same.
+func openFile(cmd *cobra.Command, path string, o engine.Options) (*loaders.Model, error) {
 	if path == "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "graphrun: no MODEL named, using the embedded story model")
 		return loaders.OpenBytes(graphrun.StoriesName, graphrun.Stories)
 	}
-	return loaders.Open(path)
+	m, err := loaders.OpenModel(path, o.Folder())
+	if errors.Is(err, loaders.ErrNoConfig) {
+		return loaders.OpenSafetensors(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range m.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), "graphrun: warning:", n)
+	}
+	return m, nil
 }
 
 func inspectText(w io.Writer, file *loaders.Model, full bool) error {
@@ -107,12 +119,12 @@ func inspectText(w io.Writer, file *loaders.Model, full bool) error {
 	sum := map[string][2]int{}
 	var types []string
 	for _, t := range file.Tensors {
-		fmt.Fprintf(tab, "  %s\t%s\t%v\t%s\n", t.Name, t.DType, t.Shape, bytesText(len(t.Data)))
+		fmt.Fprintf(tab, "  %s\t%s\t%v\t%s\n", t.Name, t.DType, t.Shape, bytesText(t.Size()))
 		name := t.DType.String()
 		if _, ok := sum[name]; !ok {
 			types = append(types, name)
 		}
-		sum[name] = [2]int{sum[name][0] + 1, sum[name][1] + len(t.Data)}
+		sum[name] = [2]int{sum[name][0] + 1, sum[name][1] + t.Size()}
 	}
 	if err := tab.Flush(); err != nil {
 		return err
@@ -153,7 +165,7 @@ func inspectJSON(w io.Writer, file *loaders.Model, mem engine.MemoryReport, memE
 		out.Metadata = append(out.Metadata, pair{k, v.TypeName(), val})
 	}
 	for _, t := range file.Tensors {
-		out.Tensors = append(out.Tensors, tensor{t.Name, t.DType.String(), t.Shape, len(t.Data)})
+		out.Tensors = append(out.Tensors, tensor{t.Name, t.DType.String(), t.Shape, t.Size()})
 	}
 	if memErr == nil {
 		out.Memory = &mem

@@ -37,7 +37,7 @@ so that nothing is rounded that the model does not round.`,
 			if f.kv == "" {
 				f.kv = "f32"
 			}
-			m, err := f.open(cmd, path, func(o *engine.Options) { o.Chunk, o.MaxRows = chunk, chunk })
+			m, err := f.open(cmd, path, func(o *engine.Options) { o.Chunk, o.MaxRows, o.TokensOnly = chunk, chunk, true })
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"graphrun/engine"
 	"graphrun/graph"
 	"graphrun/hub"
+	"graphrun/quant"
 )
 
 // modelFlags are the flags of every command that compiles a model.
@@ -22,8 +23,10 @@ type modelFlags struct {
 	kv      string
 	context int
 	passes  string
-	check   string
-	force   bool
+	// quantize is the type that matrices of a folder get while they are loaded.
+	quantize string
+	check    string
+	force    bool
 	// deterministic asks for the same bits however a text is cut.
 	deterministic bool
 }
@@ -34,6 +37,7 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.backend, "backend", "cpu", "cpu, or ref: the slow reference")
 	fs.StringVar(&f.kv, "kv", "", "type of the KV cache: f16, f32 or q8_0 (default f16; f32 for --backend ref)")
 	fs.IntVarP(&f.context, "ctx", "c", 0, "positions of the context; 0 is the model's, at most 4096")
+	fs.StringVar(&f.quantize, "quantize", "", "give the matrices of a Hugging Face folder a smaller type while loading, e.g. q8_0")
 	fs.StringVar(&f.passes, "passes", "", "passes to switch off, e.g. -fuse-gated,-cse; list prints the table")
 	fs.StringVar(&f.check, "check", "", "verify the graph between passes and the weights for NaN; --check=nan: look at every value that is computed, too")
 	fs.Lookup("check").NoOptDefVal = "graph"
@@ -45,8 +49,8 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 const maxThreads = 1024
 
 // options checks the flags and returns them as engine options.
-func (f *modelFlags) options() (engine.Options, error) {
-	o := engine.Options{Backend: f.backend, Threads: f.threads, Context: f.context, Overcommit: f.force, Deterministic: f.deterministic}
+func (f *modelFlags) options() (o engine.Options, err error) {
+	o = engine.Options{Backend: f.backend, Threads: f.threads, Context: f.context, Overcommit: f.force, Deterministic: f.deterministic}
 	if f.threads < 0 || f.threads > maxThreads {
 		return o, usagef("--threads is %d, want 0 (the default) to %d", f.threads, maxThreads)
 	}
@@ -66,6 +70,11 @@ func (f *modelFlags) options() (engine.Options, error) {
 	default:
 		return o, usagef("--kv is %q, want f16, f32 or q8_0", f.kv)
 	}
+	if f.quantize != "" {
+		if o.Quantize, err = quantType(f.quantize); err != nil {
+			return o, usagef("--quantize: %w", err)
+		}
+	}
 	if !isOneOf(f.backend, engine.Backends()) {
 		return o, usagef("--backend is %q, want one of %s", f.backend, strings.Join(engine.Backends(), ", "))
 	}
@@ -81,6 +90,21 @@ func (f *modelFlags) options() (engine.Options, error) {
 	}
 	o.Off = off
 	return o, nil
+}
+
+// quantType returns a type of blocks by its name.
+func quantType(name string) (graph.DType, error) {
+	var known []string
+	for _, t := range quant.Types() {
+		if !t.Quantized() {
+			continue
+		}
+		known = append(known, t.String())
+		if t.String() == strings.ToLower(name) {
+			return t, nil
+		}
+	}
+	return 0, fmt.Errorf("found %q, want one of %s", name, strings.Join(known, ", "))
 }
 
 // parsePasses reads a list of switched-off passes: -name,-name.

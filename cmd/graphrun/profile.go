@@ -90,7 +90,7 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 	if f.context == 0 {
 		f.context = f.prompt + 2*f.tokens
 	}
-	m, err := f.open(cmd, path, func(o *engine.Options) { o.MaxRows = 1 })
+	m, err := f.open(cmd, path, func(o *engine.Options) { o.MaxRows, o.TokensOnly = 1, true })
 	if err != nil {
 		return err
 	}
