@@ -17,8 +17,8 @@ var ErrNoToken = errors.New("engine: no token can be chosen: every logit is -inf
 // most likely token. Where a number lies outside its range the rule is written
 // beside it; NaN is refused everywhere.
 //
-// The steps, in this order: Bias and Suppress, RepeatPenalty, Constraint,
-// TopK, MinP, TopP, Temperature, draw. TopP and MinP look at probabilities at
+// The steps, in this order: Bias and Suppress, FrequencyPenalty and
+// PresencePenalty, RepeatPenalty, Constraint, TopK, MinP, TopP, Temperature, draw. TopP and MinP look at probabilities at
 // temperature 1, so that a high temperature does not open the door to unlikely
 // tokens.
 type SampleOptions struct {
@@ -42,6 +42,12 @@ type SampleOptions struct {
 	// RepeatWindow counts the tokens RepeatPenalty looks back on: 0 is 64, a
 	// negative number the whole text.
 	RepeatWindow int
+	// FrequencyPenalty is taken from the logit of a token for each time it was
+	// chosen since the start or Reset, PresencePenalty once if it was: tokens of
+	// the prompt do not count. Negative numbers make repetition likelier. Infinite
+	// is refused.
+	FrequencyPenalty float64
+	PresencePenalty  float64
 	// Bias is added to the logits of single tokens. +inf and ids outside the
 	// vocabulary are refused; -inf suppresses.
 	Bias []Bias
@@ -78,6 +84,11 @@ func (o *SampleOptions) check(vocab int) error {
 	if p := o.RepeatPenalty; math.IsNaN(p) || p < 0 || math.IsInf(p, 0) {
 		return bad("repetition penalty", p, "a finite number from 0 up")
 	}
+	for name, p := range map[string]float64{"frequency penalty": o.FrequencyPenalty, "presence penalty": o.PresencePenalty} {
+		if math.IsNaN(p) || math.IsInf(p, 0) {
+			return bad(name, p, "a finite number")
+		}
+	}
 	for _, b := range o.Bias {
 		if b.ID < 0 || int(b.ID) >= vocab {
 			return fmt.Errorf("engine: sampling: bias for token %d, the vocabulary has %d", b.ID, vocab)
@@ -105,6 +116,8 @@ type Sampler struct {
 	allowed []uint64    // the constraint's mask
 	seen    []uint32    // call number at which the penalty met a token
 	call    uint32
+	counts  []int32 // how often each token was chosen, for the penalties
+	chosen  []int32 // those that were
 }
 
 // NewSampler returns a sampler for a vocabulary of the given size.
@@ -126,11 +139,14 @@ func NewSampler(vocab int, o SampleOptions) (*Sampler, error) {
 		o.RepeatWindow = defaultRepeatWindow
 	}
 	s := &Sampler{o: o}
+	if o.FrequencyPenalty != 0 || o.PresencePenalty != 0 {
+		s.counts = make([]int32, vocab)
+	}
 	s.Reset()
 	if o.Constraint != nil {
 		s.allowed = make([]uint64, (vocab+63)/64)
 	}
-	if len(o.Bias) > 0 || len(o.Suppress) > 0 || o.RepeatPenalty != 1 || o.Constraint != nil {
+	if len(o.Bias) > 0 || len(o.Suppress) > 0 || o.RepeatPenalty != 1 || o.Constraint != nil || s.counts != nil {
 		s.work = make([]float32, vocab)
 	}
 	if o.RepeatPenalty != 1 {
@@ -146,8 +162,15 @@ func NewSampler(vocab int, o SampleOptions) (*Sampler, error) {
 	return s, nil
 }
 
-// Reset starts the draws over from the seed. A constraint stays where it is.
-func (s *Sampler) Reset() { s.pcg.Seed(s.o.Seed, 0x9e3779b97f4a7c15) }
+// Reset starts the draws over from the seed, with nothing chosen yet. A
+// constraint stays where it is.
+func (s *Sampler) Reset() {
+	s.pcg.Seed(s.o.Seed, 0x9e3779b97f4a7c15)
+	for _, id := range s.chosen {
+		s.counts[id] = 0
+	}
+	s.chosen = s.chosen[:0]
+}
 
 // Pick chooses a token. logits are those after the last token of history; they
 // are not changed, and must hold no NaN and no +inf: the engine's step has
@@ -157,6 +180,12 @@ func (s *Sampler) Pick(logits []float32, history []int32) (int32, error) {
 	id, err := s.pick(logits, history)
 	if err == nil && s.o.Constraint != nil {
 		err = s.o.Constraint.Accept(id)
+	}
+	if err == nil && s.counts != nil {
+		if s.counts[id] == 0 {
+			s.chosen = append(s.chosen, id)
+		}
+		s.counts[id]++
 	}
 	return id, err
 }
@@ -194,6 +223,13 @@ func (s *Sampler) adjust(logits []float32, history []int32) []float32 {
 	copy(x, logits)
 	for _, b := range s.o.Bias {
 		x[b.ID] = min(x[b.ID]+b.Add, math.MaxFloat32)
+	}
+	for _, id := range s.chosen {
+		if math.IsInf(float64(x[id]), -1) {
+			continue
+		}
+		less := s.o.FrequencyPenalty*float64(s.counts[id]) + s.o.PresencePenalty
+		x[id] = float32(min(max(float64(x[id])-less, -math.MaxFloat32), math.MaxFloat32))
 	}
 	if s.o.RepeatPenalty != 1 {
 		s.penalize(x, history)

@@ -290,3 +290,47 @@ func BenchmarkPick(b *testing.B) {
 		}
 	}
 }
+
+// TestCountPenalties: what was chosen becomes less likely each time, or once;
+// the prompt does not count, and Reset forgets.
+func TestCountPenalties(t *testing.T) {
+	logits := []float32{3, 2.5, 1, float32(math.Inf(-1))}
+	pick := func(o SampleOptions) (ids []int32) {
+		s, err := NewSampler(len(logits), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for round := range 2 {
+			ids = ids[:0]
+			for range 6 {
+				id, err := s.Pick(logits, []int32{0, 0, 0, 3})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, id)
+			}
+			if round == 0 {
+				s.Reset()
+			}
+		}
+		return ids
+	}
+	for _, c := range []struct {
+		o    SampleOptions
+		want []int32
+	}{
+		{SampleOptions{}, []int32{0, 0, 0, 0, 0, 0}},
+		{SampleOptions{PresencePenalty: 1}, []int32{0, 1, 0, 0, 0, 0}},
+		{SampleOptions{FrequencyPenalty: 1}, []int32{0, 1, 0, 1, 0, 2}},
+		{SampleOptions{FrequencyPenalty: -1}, []int32{0, 0, 0, 0, 0, 0}},
+	} {
+		if got := pick(c.o); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %v, want %v", c.o, got, c.want)
+		}
+	}
+	for _, bad := range []float64{math.NaN(), math.Inf(1)} {
+		if _, err := NewSampler(4, SampleOptions{FrequencyPenalty: bad}); err == nil {
+			t.Errorf("a penalty of %v is taken", bad)
+		}
+	}
+}
