@@ -34,6 +34,8 @@ type Prompt struct {
 	tail string // Text with what users wrote made harmless
 	// tools says that tools were offered.
 	tools bool
+	at    []int  // bytes of Text that users wrote
+	begun string // of the answer, see Begin
 }
 
 // Prompter makes prompts for one model. It may be used by any number of
@@ -140,6 +142,19 @@ func (p *Prompter) Prompt(r Request) (Prompt, error) {
 		return Prompt{}, err
 	}
 	text, at := m.restore(out)
+	ids := p.encode(text, at)
+	if len(ids) == 0 {
+		return Prompt{}, errors.New("chat: the template renders nothing")
+	}
+	tail := []byte(text)
+	for _, i := range at {
+		tail[i] = 0
+	}
+	return Prompt{IDs: ids, Text: text, tail: string(tail), tools: len(tools) > 0, at: at}, nil
+}
+
+// encode returns the tokens of a prompt; at lists the bytes that users wrote.
+func (p *Prompter) encode(text string, at []int) []int32 {
 	ids := p.tok.Encode(text, loaders.EncodeOptions{ParseSpecial: true, Literal: at})
 	bos := p.tok.BOS()
 	switch {
@@ -149,18 +164,16 @@ func (p *Prompter) Prompt(r Request) (Prompt, error) {
 	case p.tok.Vocab().AddBOS && (len(ids) == 0 || ids[0] != bos):
 		ids = append([]int32{bos}, ids...)
 	}
-	if len(ids) == 0 {
-		return Prompt{}, errors.New("chat: the template renders nothing")
-	}
-	tail := []byte(text)
-	for _, i := range at {
-		tail[i] = 0
-	}
-	return Prompt{IDs: ids, Text: text, tail: string(tail), tools: len(tools) > 0}, nil
+	return ids
 }
 
 // Parser returns a parser for the answer to a prompt. The answer's text must
 // have control tokens spelled out: engine.GenerateOptions.Special.
 func (p *Prompter) Parser(pr Prompt) *Parser {
-	return newParser(p.family, p.marks, pr.tail, pr.tools)
+	x := newParser(p.family, p.marks, pr.tail, pr.tools)
+	if pr.begun != "" {
+		x.Push(pr.begun)
+		x.out, x.done, x.calls = Delta{}, false, 0
+	}
+	return x
 }
