@@ -60,6 +60,7 @@ part of the program.`,
 	root.PersistentFlags().Bool(offlineFlag, false, "never use the network: hf.co/… names must be in the cache")
 	root.AddCommand(runCmd(), inspectCmd(), logitsCmd(), tokenizeCmd(), detokenizeCmd(), templateCmd(), perplexityCmd(), embedCmd(), chatCmd(), checkCmd())
 	root.AddCommand(benchCmd(), synthCmd(), convertCmd(), profileCmd(), diffCmd(), pullCmd())
+	root.AddCommand(serveCmd())
 	return root
 }
 
