@@ -91,7 +91,7 @@ func (f *chatFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer s.Close()
-	c := &conversation{s: s, gen: gen, out: cmd.OutOrStdout(), errOut: cmd.ErrOrStderr(), system: f.system, temp: f.temp, keep: modelFiles(m)}
+	c := &conversation{s: s, gen: gen, constraint: &f.constraintFlags, out: cmd.OutOrStdout(), errOut: cmd.ErrOrStderr(), system: f.system, temp: f.temp, keep: modelFiles(m)}
 	c.reset()
 	return c.loop(cmd)
 }
@@ -122,15 +122,16 @@ func (f *chatFlags) options(cmd *cobra.Command, path string) (chat.Options, erro
 
 // conversation is a running chat.
 type conversation struct {
-	s      *chat.Session
-	gen    engine.GenerateOptions
-	out    io.Writer
-	errOut io.Writer
-	lines  lineReader
-	system string
-	temp   float64
-	tty    bool     // output is a terminal
-	keep   []string // the model: not to be written over
+	s          *chat.Session
+	gen        engine.GenerateOptions
+	constraint *constraintFlags
+	out        io.Writer
+	errOut     io.Writer
+	lines      lineReader
+	system     string
+	temp       float64
+	tty        bool     // output is a terminal
+	keep       []string // the model: not to be written over
 
 	interrupts chan struct{} // Ctrl-C
 	done       <-chan struct{}
@@ -276,6 +277,7 @@ func (c *conversation) print(ctx context.Context, text string) error {
 		thinking = false
 	}
 	var failed error
+	c.constraint.begin(c.s.Engine().Model(), &c.gen)
 	for d, err := range c.s.Send(ctx, chat.UserMessage(text), c.gen) {
 		if err != nil {
 			failed = err

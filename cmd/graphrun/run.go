@@ -25,6 +25,7 @@ type sampleFlags struct {
 	max                       int
 	stop                      []string
 	ignoreEOG                 bool
+	constraintFlags
 }
 
 func (f *sampleFlags) register(cmd *cobra.Command) {
@@ -38,6 +39,7 @@ func (f *sampleFlags) register(cmd *cobra.Command) {
 	fs.Int64Var(&f.seed, "seed", -1, "seed of the draws; -1 takes a new one and prints it")
 	fs.StringArrayVar(&f.stop, "stop", nil, "end the text before this string; may be given several times")
 	fs.BoolVar(&f.ignoreEOG, "ignore-eog", false, "go on after end-of-generation tokens")
+	f.constraintFlags.register(fs)
 }
 
 // options checks the flags. The seed is drawn here when none was given.
@@ -89,7 +91,8 @@ exist. The prompt is the other argument, or comes from -f FILE or from standard
 input. Control tokens spelled in a prompt are text.`,
 		Example: `  graphrun run "Once upon a time"
   graphrun run model.gguf "The capital of France is" -n 32 --temp 0
-  graphrun run model.gguf -f prompt.txt`,
+  graphrun run model.gguf -f prompt.txt
+  graphrun run model.gguf "A person as JSON:" --json-schema person.json`,
 		Args: args(0, 2),
 		RunE: f.run,
 	}
@@ -113,6 +116,9 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	gen, err := f.sampleFlags.options()
 	if err != nil {
+		return err
+	}
+	if err := f.constraintFlags.read(cmd, &gen); err != nil {
 		return err
 	}
 	m, err := f.open(cmd, path, nil)
@@ -167,6 +173,9 @@ func (f *runFlags) arguments(cmd *cobra.Command, args []string) (path, prompt st
 // read returns the prompt of -f FILE or of standard input.
 func (f *runFlags) read(cmd *cobra.Command) (string, error) {
 	path := f.file
+	if f.grammar+f.schema == "-" && (path == "" || path == "-") {
+		return "", usagef("standard input is the schema or grammar: give the prompt as an argument or by -f FILE")
+	}
 	if path == "" {
 		if path = "-"; inputIsTerminal(cmd) {
 			return "", usagef("no prompt: give one as an argument, by -f FILE or on standard input")
@@ -193,6 +202,7 @@ func (f *runFlags) generate(cmd *cobra.Command, m *engine.Model, prompt string, 
 	}
 	text := ""
 	var out []int32
+	f.begin(m, &gen)
 	for tok, err := range s.Generate(ctx, gen) {
 		if err != nil {
 			return err
