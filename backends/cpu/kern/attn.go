@@ -517,4 +517,24 @@ type (
 	}
 )
 
+// hideRest makes the scores of the vectors around the range −Inf, for kernels
+// without masks.
+//
+//lint:ignore U1000 builds without assembly do not need it
+func (a *weighArgs) hideRest() {
+	n := a.vecs * attnBlock
+	if int(a.count) >= n {
+		return
+	}
+	for r := range a.rows {
+		s := unsafe.Slice((*float32)(unsafe.Add(a.s, r*scoreBytes)), n)
+		for i := range int(a.first) {
+			s[i] = float32(math.Inf(-1))
+		}
+		for i := int(a.first + a.count); i < n; i++ {
+			s[i] = float32(math.Inf(-1))
+		}
+	}
+}
+
 func addrOf(b []byte, i int) unsafe.Pointer { return unsafe.Pointer(&b[i]) }

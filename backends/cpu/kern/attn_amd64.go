@@ -3,7 +3,6 @@
 package kern
 
 import (
-	"math"
 	"unsafe"
 
 	"graphrun/graph"
@@ -40,18 +39,7 @@ func attnWeigh(a *weighArgs) {
 		attnWeighAVX512(a)
 		return
 	}
-	// Without masks the numbers around the range must not count.
-	if n := a.vecs * attnBlock; int(a.count) < n {
-		for r := range a.rows {
-			s := unsafe.Slice((*float32)(unsafe.Add(a.s, r*scoreBytes)), n)
-			for i := range int(a.first) {
-				s[i] = float32(math.Inf(-1))
-			}
-			for i := int(a.first + a.count); i < n; i++ {
-				s[i] = float32(math.Inf(-1))
-			}
-		}
-	}
+	a.hideRest()
 	attnWeighAVX2(a)
 }
 

@@ -9,23 +9,42 @@ import (
 	"testing"
 )
 
-// TestGenerated runs the generator and compares its output with the files of
-// the package.
+// TestGenerated runs the generator for amd64 and compares its output with the
+// files of the package.
 func TestGenerated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("generating takes some seconds")
 	}
-	dir := t.TempDir()
-	env := append(os.Environ(), "GOOS=", "GOARCH=", "GOFLAGS=-mod=mod")
+	env := generatorEnv()
 	download := exec.Command("go", "mod", "download")
 	download.Dir, download.Env = "_gen", env
 	if out, err := download.CombinedOutput(); err != nil {
 		t.Skipf("the generator's module cannot be fetched: %v: %s", err, bytes.TrimSpace(out))
 	}
-	run := exec.Command("go", "run", ".", "-dir", dir)
+	testGenerated(t, ".", env)
+}
+
+// TestGeneratedNEON is TestGenerated for arm64. The encodings are those of the
+// GNU assembler, which must be there.
+func TestGeneratedNEON(t *testing.T) {
+	for _, tool := range []string{"aarch64-linux-gnu-as", "aarch64-linux-gnu-objcopy"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%v (Debian: binutils-aarch64-linux-gnu)", err)
+		}
+	}
+	testGenerated(t, "./neon", generatorEnv())
+}
+
+func generatorEnv() []string {
+	return append(os.Environ(), "GOOS=", "GOARCH=", "GOFLAGS=-mod=mod")
+}
+
+func testGenerated(t *testing.T, program string, env []string) {
+	dir := t.TempDir()
+	run := exec.Command("go", "run", program, "-dir", dir)
 	run.Dir, run.Env = "_gen", env
 	if out, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("go run ./_gen: %v\n%s", err, out)
+		t.Fatalf("go run %s in _gen: %v\n%s", program, err, out)
 	}
 	made, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(made) == 0 {
@@ -48,7 +67,7 @@ func TestGenerated(t *testing.T) {
 			for i < len(a) && i < len(b) && a[i] == b[i] {
 				i++
 			}
-			t.Errorf("%s differs from what _gen writes, from line %d on; run go run . -dir .. in _gen", name, i+1)
+			t.Errorf("%s differs from what _gen writes, from line %d on; run go run %s -dir .. in _gen", name, i+1, program)
 		}
 	}
 }

@@ -207,7 +207,7 @@ func checkMul(t *testing.T, w *Mat, ref *refRows, x []byte, ldx, T, lo, hi int) 
 
 // atLevels runs a test once per instruction set that is available.
 func atLevels(t *testing.T, f func(t *testing.T)) {
-	for _, off := range []string{"", "avx512", "avx2", "neon"} {
+	for _, off := range []string{"", "avx512", "avx2", "neon-i8mm", "neon-dot", "neon"} {
 		if off != "" {
 			old := Level()
 			restore := Disable(off)

@@ -16,7 +16,7 @@ import (
 // alignment, and y may be x or z but must not overlap them otherwise. An element
 // of a result depends on the same elements of the operands alone, so a vector
 // may be cut anywhere. NaN gives NaN.
-func VectorsSupported() bool { return features.avx512 || features.avx2 }
+func VectorsSupported() bool { return features.avx512 || features.avx2 || features.neon }
 
 // Add computes y = x + z.
 func Add(y, x, z []float32) {
@@ -242,6 +242,7 @@ type (
 	ropeArgs struct {
 		x, y, cos, sin       unsafe.Pointer
 		pairs, heads, stride int
+		half                 int // arm64: bytes between the numbers of a pair
 	}
 	keyArgs struct {
 		x, dst unsafe.Pointer
