@@ -25,6 +25,9 @@ const (
 type Item struct {
 	Seq    *Sequence
 	Tokens []int32 // appended to the sequence
+	// States are the embeddings of the tokens, D numbers each, scaled as the
+	// table's rows are: for a model that was opened without its table.
+	States []float32
 	Rows   Rows
 
 	first, n int // rows of the output that belong to the item
@@ -50,6 +53,7 @@ type Batch struct {
 	count uint64 // steps so far
 	// The inputs, at their largest sizes; the tensors are cut to each step.
 	tokens, pos, seq, rows, full, ring graph.Tensor
+	states                             *graph.Tensor // f32[T,D], nil where the graph looks tokens up
 	feeds                              []backends.Feed
 	logits, hidden                     *graph.Tensor  // of the last step
 	file                               *loaders.Model // nil without one
@@ -70,6 +74,11 @@ func newBatch(prog backends.Program, g *graph.Graph, c *Cache, l Limits) (*Batch
 			continue
 		}
 		t := known[v.Name]
+		if v.Name == stateInput {
+			d := v.Type.Shape.Last()
+			t = &graph.Tensor{DType: graph.F32, Dims: []int{l.Step, d}, Stride: d, F32: make([]float32, l.Step*d)}
+			b.states = t
+		}
 		if t == nil {
 			return nil, fmt.Errorf("engine: graph %s has an input %q; known: tokens, pos, seq, rows, pages, pages.window", g.Name, v.Name)
 		}
@@ -194,6 +203,9 @@ func (b *Batch) check(items []Item) error {
 		case len(it.Tokens) == 0:
 			return fmt.Errorf("engine: item %d of a step has no tokens", i)
 		}
+		if err := b.checkStates(it); err != nil {
+			return fmt.Errorf("engine: item %d of a step %w", i, err)
+		}
 		for _, id := range it.Tokens {
 			if uint(id) >= uint(b.limits.Vocab) {
 				return fmt.Errorf("engine: token id %d, the vocabulary has %d", id, b.limits.Vocab)
@@ -216,6 +228,22 @@ func (b *Batch) check(items []Item) error {
 	return nil
 }
 
+// checkStates refuses states where tokens are looked up, and tokens alone where
+// they are not.
+func (b *Batch) checkStates(it *Item) error {
+	want := 0
+	if b.states != nil {
+		want = len(it.Tokens) * b.states.Stride
+	}
+	switch {
+	case len(it.States) == want:
+		return nil
+	case b.states == nil:
+		return errors.New("brings states, but this model looks tokens up; open it with Drop embed")
+	}
+	return fmt.Errorf("brings %d numbers as states, want %d: the model was opened without its token embeddings", len(it.States), want)
+}
+
 // fill writes the inputs of the step.
 func (b *Batch) fill(items []Item) {
 	b.size(b.limits.Step, b.limits.Rows, len(items))
@@ -226,6 +254,9 @@ func (b *Batch) fill(items []Item) {
 			b.tokens.I32[t] = id
 			b.pos.I32[t] = int32(it.Seq.n + k)
 			b.seq.I32[t] = int32(i)
+			if s := b.states; s != nil {
+				copy(s.F32[t*s.Stride:(t+1)*s.Stride], it.States[k*s.Stride:])
+			}
 			if it.Rows == RowsAll || it.Rows == RowsLast && k == len(it.Tokens)-1 {
 				b.rows.I32[r] = int32(t)
 				r++
@@ -242,6 +273,9 @@ func (b *Batch) size(tokens, rows, seqs int) {
 	cut(&b.pos, tokens)
 	cut(&b.seq, tokens)
 	cut(&b.rows, rows)
+	if s := b.states; s != nil {
+		s.Dims[0], s.F32 = tokens, s.F32[:tokens*s.Stride]
+	}
 	cut(&b.full, seqs)
 	cut(&b.ring, seqs)
 }
@@ -272,8 +306,13 @@ func (b *Batch) finite(items []Item, i int) error {
 }
 
 // Logits returns row k of those the item asked for: V numbers, valid until the
-// next step or Release.
-func (b *Batch) Logits(it *Item, k int) []float32 { return b.logits.Row(it.first + k) }
+// next step or Release. It is nil where the model was opened without its head.
+func (b *Batch) Logits(it *Item, k int) []float32 {
+	if b.logits == nil {
+		return nil
+	}
+	return b.logits.Row(it.first + k)
+}
 
 // Hidden returns row k of the normed state before the head: D numbers, valid
 // until the next step or Release. It is nil where the graph has no such output.

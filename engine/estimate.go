@@ -29,11 +29,15 @@ func (o *Options) estimate(f *loaders.Model) (MemoryReport, error) {
 	if err != nil {
 		return MemoryReport{}, err
 	}
+	dropped, err := dropParts(g, o.Drop)
+	if err != nil {
+		return MemoryReport{}, err
+	}
 	l, err := o.limits(arch.V, arch.ContextLength)
 	if err != nil {
 		return MemoryReport{}, err
 	}
 	r := estimate(g, stepDims(l, o.cacheSize(g, l)))
-	r.Made = madeBytes(g, f)
+	r.Made, r.Dropped = madeBytes(g, f), dropped
 	return r, nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ type MemoryReport struct {
 	KV      []KVUse // keys and values, one entry for each kind of layer
 	Arena   int     // activations and scratch; before compiling an estimate from the unoptimized graph
 	Total   int
+	Dropped []DropUse // parts left out by Options.Drop, in none of the numbers above
 	// Available is what the machine can still give, mapped files counted as
 	// available: 0 when it is not known. Limit says where the number is from.
 	Available int
@@ -29,6 +31,14 @@ type KVUse struct {
 	Positions int // in each layer, all sequences together
 	Bytes     int
 	DType     graph.DType
+}
+
+// MarshalJSON writes the fields, the type by its name.
+func (k KVUse) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Window, Layers, Positions, Bytes int
+		DType                            string
+	}{k.Window, k.Layers, k.Positions, k.Bytes, k.DType.String()})
 }
 
 // KVBytes returns the storage of all keys and values.
@@ -59,6 +69,9 @@ func (r *MemoryReport) String() string {
 	}
 	line("activations", r.Arena, "")
 	line("total", r.Total, "")
+	for _, d := range r.Dropped {
+		line("dropped", d.Bytes, fmt.Sprintf("%s: %d tensors, never read", d.Part, d.Tensors))
+	}
 	if r.Available > 0 {
 		line("available", r.Available, r.Limit)
 	}

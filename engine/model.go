@@ -74,6 +74,9 @@ type Options struct {
 	// Quantize gives the matrices of a Hugging Face folder a type of blocks while
 	// they are loaded. The zero value uses them as they lie in the files.
 	Quantize graph.DType
+	// Drop names parts that are left out, see Parts: their tensors are never
+	// touched, so that no page of them is read.
+	Drop []string
 	// Overcommit opens a model that the machine cannot hold, with a warning.
 	Overcommit bool
 }
@@ -217,8 +220,15 @@ func (m *Model) build() (err error) {
 	if m.Graph, err = m.Arch.Graph(archs.GraphOptions{KV: kv}); err != nil {
 		return err
 	}
+	dropped, err := dropParts(m.Graph, m.o.Drop)
+	if err != nil {
+		return err
+	}
 	if m.limits, err = m.o.limits(m.Arch.V, m.Arch.ContextLength); err != nil {
 		return err
+	}
+	if m.headless() {
+		m.limits.Rows = m.limits.Step // a row of D numbers costs little
 	}
 	m.warnings = append(slices.Clone(m.File.Notes), m.Arch.Warnings...)
 	if m.Tokenizer != nil {
@@ -231,7 +241,11 @@ func (m *Model) build() (err error) {
 	if err != nil {
 		return err
 	}
+	m.memory.Dropped = dropped
 	m.cache = m.batch.cache
+	if m.headless() {
+		m.embedder = m.batch
+	}
 	return nil
 }
 
@@ -342,7 +356,7 @@ func (m *Model) Close() error {
 	}
 	m.closed = true
 	err := m.batch.prog.Close()
-	if m.embedder != nil {
+	if m.embedder != nil && m.embedder != m.batch {
 		err = errors.Join(err, m.embedder.prog.Close())
 	}
 	if m.File != nil {

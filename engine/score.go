@@ -49,6 +49,9 @@ func (s *Session) Score(ctx context.Context, tokens []int32, top int) ([]Score, 
 // each appends tokens and calls f with the logits after each of them, which are
 // valid during the call. An error of f ends it.
 func (s *Session) each(ctx context.Context, tokens []int32, f func(i int, logits []float32) error) error {
+	if s.m.headless() {
+		return ErrNoHead
+	}
 	for done := 0; done < len(tokens); {
 		b, err := s.m.Acquire(ctx)
 		if err != nil {

@@ -87,6 +87,9 @@ func (s *Session) Append(ctx context.Context, tokens ...int32) error {
 
 // compute runs the pending tokens through the model and keeps the last logits.
 func (s *Session) compute(ctx context.Context) error {
+	if s.m.headless() {
+		return ErrNoHead
+	}
 	for s.seq.Len() < len(s.tokens) {
 		chunk := s.tokens[s.seq.Len():]
 		rows := RowsLast

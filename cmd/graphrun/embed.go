@@ -45,7 +45,11 @@ the last token (--pool last), divided by its length unless --raw is given.`,
 			if err != nil {
 				return err
 			}
-			m, err := f.open(cmd, path, nil)
+			m, err := f.open(cmd, path, func(o *engine.Options) {
+				if !isOneOf("head", o.Drop) { // a vector needs no logits
+					o.Drop = append(o.Drop, "head")
+				}
+			})
 			if err != nil {
 				return err
 			}

@@ -19,14 +19,20 @@ import (
 func inspectCmd() *cobra.Command {
 	var f modelFlags
 	var output string
-	var full bool
+	var full, memory bool
 	cmd := &cobra.Command{
 		Use:   "inspect [MODEL]",
 		Short: "Print a model's metadata, tensors and memory",
 		Long: `inspect prints the metadata, the tensors with type, shape and size, and what the
-model would need in memory for the given context.`,
-		Example: "  graphrun inspect model.gguf --ctx 8192",
-		Args:    args(0, 1),
+model would need in memory for the given context: weights, KV cache of each kind
+of layer, activations, total. With --memory it prints this alone. Nothing is
+loaded for it: the header of the file is enough.
+
+With --drop the memory is that of a model opened without these parts, and a line
+says how many bytes of tensors are then never read.`,
+		Example: `  graphrun inspect model.gguf
+  graphrun inspect model.gguf --memory --ctx 8192 --kv q8_0`,
+		Args: args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !isOneOf(output, []string{"text", "json"}) {
 				return usagef("-o is %q, want text or json", output)
@@ -49,6 +55,20 @@ model would need in memory for the given context.`,
 				memErr = checkVocab(file)
 			}
 			var buf bytes.Buffer
+			if memory {
+				if memErr != nil {
+					return memErr
+				}
+				if output == "json" {
+					err = writeJSON(&buf, mem)
+				} else {
+					fmt.Fprintf(&buf, "%s", mem.String())
+				}
+				if err != nil {
+					return err
+				}
+				return writeOutput(cmd, "", buf.Bytes())
+			}
 			if output == "json" {
 				err = inspectJSON(&buf, file, mem, memErr)
 			} else {
@@ -68,6 +88,7 @@ model would need in memory for the given context.`,
 	}
 	f.register(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().BoolVar(&memory, "memory", false, "print only what the model needs in memory")
 	cmd.Flags().BoolVar(&full, "full", false, "print long arrays and texts whole")
 	return cmd
 }

@@ -37,6 +37,9 @@ so that nothing is rounded that the model does not round.`,
 			if f.kv == "" {
 				f.kv = "f32"
 			}
+			if isOneOf("head", f.drop) {
+				return usagef("--drop head: logits are what the head computes")
+			}
 			m, err := f.open(cmd, path, func(o *engine.Options) { o.Chunk, o.MaxRows, o.TokensOnly = chunk, chunk, true })
 			if err != nil {
 				return err

@@ -77,6 +77,9 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 	if f.prompt < 1 || f.tokens < 1 {
 		return usagef("-p is %d and -n is %d, want 1 or more", f.prompt, f.tokens)
 	}
+	if isOneOf("head", f.drop) {
+		return usagef("--drop head: a profile generates tokens, which needs logits")
+	}
 	path, err := modelArg(cmd, args)
 	if err != nil {
 		return err
