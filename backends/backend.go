@@ -10,6 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"graphrun/graph"
 )
@@ -111,6 +114,18 @@ type Memory struct {
 	Cache   int // keys and values
 	Arena   int // activations
 	Scratch int // of the workers
+}
+
+// Tensors are weights in memory, by name: for graphs whose weights come from no
+// file.
+type Tensors map[string]*graph.Tensor
+
+// Weight implements Weights.
+func (w Tensors) Weight(name string) (*graph.Tensor, error) {
+	if t := w[name]; t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("backends: weight %q is not there; there are %s", name, strings.Join(slices.Sorted(maps.Keys(w)), ", "))
 }
 
 // ErrStep is the class of errors about a step that does not fit the program.

@@ -77,6 +77,12 @@ type Options struct {
 	// Drop names parts that are left out, see Parts: their tensors are never
 	// touched, so that no page of them is read.
 	Drop []string
+	// Graph is run instead of the one the architecture builds: that one with
+	// changes, as a rule, read by graph.Parse. It must take inputs and give
+	// outputs of the same names and types.
+	Graph *graph.Graph
+	// Taps read or replace values of the graph in every step.
+	Taps []Tap
 	// Overcommit opens a model that the machine cannot hold, with a warning.
 	Overcommit bool
 }
@@ -218,6 +224,9 @@ func (m *Model) build() (err error) {
 		kv = graph.F32
 	}
 	if m.Graph, err = m.Arch.Graph(archs.GraphOptions{KV: kv}); err != nil {
+		return err
+	}
+	if err := m.changeGraph(); err != nil {
 		return err
 	}
 	dropped, err := dropParts(m.Graph, m.o.Drop)
@@ -392,7 +401,10 @@ func (m *Model) Encode(text string) []int32 {
 	return m.Tokenizer.Encode(text, loaders.EncodeOptions{AddSpecial: true, OneBOS: true})
 }
 
-// weights gives the tensors of a file to a backend where they lie.
+// Weights gives the tensors of a file to a backend where they lie, for graphs
+// that are compiled by hand. The file must stay open as long as the program.
+func Weights(f *loaders.Model) backends.Weights { return weights{f} }
+
 type weights struct{ f *loaders.Model }
 
 // Weight implements backends.Weights.

@@ -19,6 +19,9 @@ type Value struct {
 	Origin string
 	// Data is the content of a const.
 	Data []float32
+	// Hook is the function of a tap (package ops): it sees the value in each step.
+	// The text form does not have it.
+	Hook func(v *Value, t *Tensor) error
 	// Mem is where the memory plan put the value; nil before memplan and for
 	// values that own no activation memory.
 	Mem *Mem

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"graphrun/engine"
+	"graphrun/graph"
 )
 
 // sampleFlags are the flags that say how tokens are chosen.
@@ -72,6 +73,7 @@ func (f *sampleFlags) options() (engine.GenerateOptions, error) {
 type runFlags struct {
 	modelFlags
 	sampleFlags
+	graphFlags
 	file   string
 	tokens string
 	ids    bool
@@ -88,16 +90,22 @@ ends with one line of statistics on standard error.
 
 An argument with a path separator or the extension .gguf is a MODEL and must
 exist. The prompt is the other argument, or comes from -f FILE or from standard
-input. Control tokens spelled in a prompt are text.`,
+input. Control tokens spelled in a prompt are text.
+
+With --graph the graph is read from a file in the text form of graphrun --dump:
+one that stands in for the model's own, or, with --weights and --input, any
+other network, whose outputs are printed.`,
 		Example: `  graphrun run "Once upon a time"
   graphrun run model.gguf "The capital of France is" -n 32 --temp 0
   graphrun run model.gguf -f prompt.txt
-  graphrun run model.gguf "A person as JSON:" --json-schema person.json`,
+  graphrun run model.gguf "A person as JSON:" --json-schema person.json
+  graphrun run --graph net.grt --weights net.safetensors --input "x=1,2;3,4"`,
 		Args: args(0, 2),
 		RunE: f.run,
 	}
 	f.modelFlags.register(cmd)
 	f.sampleFlags.register(cmd)
+	f.graphFlags.register(cmd)
 	fs := cmd.Flags()
 	fs.StringVarP(&f.file, "file", "f", "", "read the prompt from this file")
 	fs.StringVar(&f.tokens, "tokens", "", "token ids instead of a prompt, separated by commas")
@@ -110,6 +118,16 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if !isOneOf(f.output, []string{"text", "json"}) {
 		return usagef("-o is %q, want text or json", f.output)
 	}
+	alone, err := f.graphFlags.alone()
+	if err != nil {
+		return err
+	}
+	if alone {
+		if len(args) > 0 {
+			return usagef("found %q: with --weights, --input or --dim there is no MODEL and no prompt", args[0])
+		}
+		return f.runGraph(cmd)
+	}
 	path, prompt, err := f.arguments(cmd, args)
 	if err != nil {
 		return err
@@ -121,7 +139,13 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.constraintFlags.read(cmd, &gen); err != nil {
 		return err
 	}
-	m, err := f.open(cmd, path, nil)
+	var own *graph.Graph
+	if f.graph != "" {
+		if own, err = f.graphFlags.readGraph(cmd); err != nil {
+			return err
+		}
+	}
+	m, err := f.open(cmd, path, func(o *engine.Options) { o.Graph = own })
 	if err != nil {
 		return err
 	}
