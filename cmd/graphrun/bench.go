@@ -22,6 +22,7 @@ type benchFlags struct {
 	prompt, gen, reps, depth, chunk int
 	output                          string
 	profile                         string
+	kernel                          string
 }
 
 var benchOutputs = []string{"md", "json", "csv"}
@@ -55,12 +56,15 @@ Token ids are made up. graphrun synth writes models to measure.`,
 	fs.IntVar(&f.chunk, "chunk", 0, "tokens of the prompt in one step; 0 is 512")
 	fs.StringVarP(&f.output, "output", "o", "md", "md: a table; json: an object on one line; csv")
 	fs.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of the runs that count, for go tool pprof")
+	fs.StringVar(&f.kernel, "kernel", "", "measure the kernels with this in their name (all: every one), each alone, with the model's shapes and weights (-o go prints lines for benchstat)")
 	return cmd
 }
 
 func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	switch {
-	case !isOneOf(f.output, benchOutputs):
+	case f.kernel != "" && !isOneOf(f.output, kernelOutputs):
+		return usagef("-o is %q, want one of %v with --kernel", f.output, kernelOutputs)
+	case f.kernel == "" && !isOneOf(f.output, benchOutputs):
 		return usagef("-o is %q, want one of %v", f.output, benchOutputs)
 	case f.prompt < 0 || f.gen < 0 || f.depth < 0 || f.chunk < 0:
 		return usagef("-p, -n, -d and --chunk must not be negative")
@@ -75,6 +79,9 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if f.context == 0 {
 		f.context = f.depth + f.prompt + f.gen
+	}
+	if f.kernel != "" {
+		return f.kernels(cmd, path)
 	}
 	open := func() (*engine.Model, time.Duration, error) {
 		start := time.Now()
