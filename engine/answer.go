@@ -108,6 +108,7 @@ func (m *Model) NewAnswer(history []int32, o GenerateOptions) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	sampler.pool = &m.scratch
 	// The space that a vocabulary puts before a text is the answer's own when
 	// there is text before it.
 	text := slices.ContainsFunc(history, func(id int32) bool { return !m.Tokenizer.IsControl(id) })

@@ -155,6 +155,7 @@ type Model struct {
 	batch    *Batch
 	memory   MemoryReport
 	warnings []string
+	scratch  sync.Pool // of samplers
 
 	mu       sync.Mutex
 	embedder *Batch // the program without head that Embed compiles

@@ -71,6 +71,17 @@ func (c *Cache) Sole(p Page) (full, window bool) {
 	return p.full != noPage && c.full.refs[p.full] == 1, p.ring != noPage && c.ring.refs[p.ring] == 1
 }
 
+// Lies reports in which kinds of layers page i of s is the one p holds.
+func (s *Sequence) Lies(i int, p Page) (full, window bool) {
+	if i < 0 || i >= pages(s.n) {
+		return false, false
+	}
+	c := s.cache
+	full = c.full.exists() && p.full != noPage && s.full[i] == p.full
+	window = c.ring.exists() && p.ring != noPage && i >= s.low && i < s.high && s.ring[i%len(s.ring)] == p.ring
+	return full, window
+}
+
 // Adopt returns a sequence of n positions that lies in the pages held, which it
 // shares. In windowed layers it needs those that a token at position n looks
 // back on: WindowFrom(n) up.

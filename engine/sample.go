@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync"
 
 	"graphrun/backends/cpu/kern"
 )
@@ -18,9 +19,9 @@ var ErrNoToken = errors.New("engine: no token can be chosen: every logit is -inf
 // beside it; NaN is refused everywhere.
 //
 // The steps, in this order: Bias and Suppress, FrequencyPenalty and
-// PresencePenalty, RepeatPenalty, Constraint, TopK, MinP, TopP, Temperature, draw. TopP and MinP look at probabilities at
-// temperature 1, so that a high temperature does not open the door to unlikely
-// tokens.
+// PresencePenalty, RepeatPenalty, Constraint, TopK, MinP, TopP, Temperature,
+// draw. TopP and MinP look at probabilities at temperature 1, so that a high
+// temperature does not open the door to unlikely tokens.
 type SampleOptions struct {
 	// Temperature divides the logits before the draw. 0 takes the largest
 	// logit, of equal ones the lowest id. Negative or infinite is refused.
@@ -105,19 +106,28 @@ func (o *SampleOptions) check(vocab int) error {
 	return nil
 }
 
-// Sampler chooses tokens from logits. It owns its scratch memory: after the
-// first call choosing allocates nothing. It is for one goroutine at a time.
+// Sampler chooses tokens from logits. After the first call choosing allocates
+// nothing. It is for one goroutine at a time.
 type Sampler struct {
-	o       SampleOptions
-	pcg     rand.PCG
+	o        SampleOptions
+	pcg      rand.PCG
+	vocab    int
+	counts   map[int32]int32 // how often each token was chosen, for the penalties
+	chosen   []int32         // those that were
+	pool     *sync.Pool      // of *scratch
+	*scratch                 // during Pick
+}
+
+// scratch is what choosing a token needs for the time of it: up to 25 bytes for
+// each token of the vocabulary. The samplers of a model share them, so that a
+// thousand answers that wait need none.
+type scratch struct {
 	work    []float32   // the logits after biases and penalty
 	cand    []candidate // what top-k, min-p and top-p work on
 	sums    []float64   // of blocks of weights, when nothing limits the draw
 	allowed []uint64    // the constraint's mask
 	seen    []uint32    // call number at which the penalty met a token
 	call    uint32
-	counts  []int32 // how often each token was chosen, for the penalties
-	chosen  []int32 // those that were
 }
 
 // NewSampler returns a sampler for a vocabulary of the given size.
@@ -138,37 +148,60 @@ func NewSampler(vocab int, o SampleOptions) (*Sampler, error) {
 	if o.RepeatWindow == 0 {
 		o.RepeatWindow = defaultRepeatWindow
 	}
-	s := &Sampler{o: o}
-	if o.FrequencyPenalty != 0 || o.PresencePenalty != 0 {
-		s.counts = make([]int32, vocab)
+	s := &Sampler{o: o, vocab: vocab, pool: new(sync.Pool)}
+	if s.o.FrequencyPenalty != 0 || s.o.PresencePenalty != 0 {
+		s.counts = make(map[int32]int32)
 	}
 	s.Reset()
-	if o.Constraint != nil {
-		s.allowed = make([]uint64, (vocab+63)/64)
+	return s, nil
+}
+
+// adjusts reports whether the logits are changed before a token is chosen.
+func (s *Sampler) adjusts() bool {
+	return len(s.o.Bias) > 0 || len(s.o.Suppress) > 0 || s.o.RepeatPenalty != 1 || s.o.Constraint != nil || s.counts != nil
+}
+
+// selects reports whether top-k, min-p or top-p limit the draw.
+func (s *Sampler) selects() bool { return s.o.TopK > 0 || s.o.TopP > 0 || s.o.MinP > 0 }
+
+// borrow takes scratch memory and makes in it what is needed and not there yet.
+func (s *Sampler) borrow() {
+	c, ok := s.pool.Get().(*scratch)
+	if !ok {
+		c = new(scratch)
 	}
-	if len(o.Bias) > 0 || len(o.Suppress) > 0 || o.RepeatPenalty != 1 || o.Constraint != nil || s.counts != nil {
-		s.work = make([]float32, vocab)
+	if c.work == nil && s.adjusts() {
+		c.work = make([]float32, s.vocab)
 	}
-	if o.RepeatPenalty != 1 {
-		s.seen = make([]uint32, vocab)
+	if c.allowed == nil && s.o.Constraint != nil {
+		c.allowed = make([]uint64, (s.vocab+63)/64)
+	}
+	if c.seen == nil && s.o.RepeatPenalty != 1 {
+		c.seen = make([]uint32, s.vocab)
 	}
 	switch {
-	case o.Temperature == 0:
-	case o.TopK > 0 || o.TopP > 0 || o.MinP > 0:
-		s.cand = make([]candidate, 0, vocab)
-	default:
-		s.sums = make([]float64, (vocab+drawBlock-1)/drawBlock)
+	case s.o.Temperature == 0:
+	case s.selects():
+		if c.cand == nil {
+			c.cand = make([]candidate, 0, s.vocab)
+		}
+	case c.sums == nil:
+		c.sums = make([]float64, (s.vocab+drawBlock-1)/drawBlock)
 	}
-	return s, nil
+	s.scratch = c
+}
+
+// giveBack returns the scratch memory.
+func (s *Sampler) giveBack() {
+	s.pool.Put(s.scratch)
+	s.scratch = nil
 }
 
 // Reset starts the draws over from the seed, with nothing chosen yet. A
 // constraint stays where it is.
 func (s *Sampler) Reset() {
 	s.pcg.Seed(s.o.Seed, 0x9e3779b97f4a7c15)
-	for _, id := range s.chosen {
-		s.counts[id] = 0
-	}
+	clear(s.counts)
 	s.chosen = s.chosen[:0]
 }
 
@@ -177,6 +210,8 @@ func (s *Sampler) Reset() {
 // refused those. -inf everywhere is ErrNoToken; a constraint that allows nothing
 // is ErrConstraint.
 func (s *Sampler) Pick(logits []float32, history []int32) (int32, error) {
+	s.borrow()
+	defer s.giveBack()
 	id, err := s.pick(logits, history)
 	if err == nil && s.o.Constraint != nil {
 		err = s.o.Constraint.Accept(id)
@@ -208,7 +243,7 @@ func (s *Sampler) pick(logits []float32, history []int32) (int32, error) {
 	if s.o.Temperature == 0 {
 		return best, nil
 	}
-	if s.cand == nil {
+	if !s.selects() {
 		return s.drawAll(x, x[best]), nil
 	}
 	return s.drawCandidates(s.choose(x, x[best]), x[best]), nil
@@ -216,7 +251,7 @@ func (s *Sampler) pick(logits []float32, history []int32) (int32, error) {
 
 // adjust returns the logits after biases, suppressed ids and penalty.
 func (s *Sampler) adjust(logits []float32, history []int32) []float32 {
-	if s.work == nil {
+	if !s.adjusts() {
 		return logits
 	}
 	x := s.work[:len(logits)]

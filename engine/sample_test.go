@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 )
 
@@ -124,15 +125,18 @@ func TestGreedyTakesLowestOfEquals(t *testing.T) {
 func TestRepeatPenalty(t *testing.T) {
 	x := []float32{4, 3, -1, -2}
 	s := sampler(t, 4, SampleOptions{RepeatPenalty: 2})
+	s.borrow()
 	got := s.adjust(x, []int32{0, 2, 0, 99, -1})
 	if want := []float32{2, 3, -2, -2}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v: each token once", got, want)
 	}
 	s = sampler(t, 4, SampleOptions{RepeatPenalty: 2, RepeatWindow: 1})
+	s.borrow()
 	if got, want := s.adjust(x, []int32{0, 1}), []float32{4, 1.5, -1, -2}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v: the last token only", got, want)
 	}
 	s = sampler(t, 4, SampleOptions{RepeatPenalty: 1e-30})
+	s.borrow()
 	for _, v := range s.adjust([]float32{3e38, 0, -3e38, float32(math.Inf(-1))}, []int32{0, 1, 2, 3}) {
 		if v != v || math.IsInf(float64(v), 1) {
 			t.Errorf("%v after an extreme penalty", v)
@@ -194,6 +198,7 @@ func TestChoose(t *testing.T) {
 			o.TopP = 0
 		}
 		s := sampler(t, vocab, o)
+		s.borrow()
 		var got []int32
 		for _, c := range s.choose(x, x[argmax(x)]) {
 			got = append(got, c.id)
@@ -332,5 +337,44 @@ func TestCountPenalties(t *testing.T) {
 		if _, err := NewSampler(4, SampleOptions{FrequencyPenalty: bad}); err == nil {
 			t.Errorf("a penalty of %v is taken", bad)
 		}
+	}
+}
+
+// TestSamplersShareScratch: a sampler that waits holds nothing, and what others
+// left behind in the memory changes no choice.
+func TestSamplersShareScratch(t *testing.T) {
+	const vocab = 700
+	r := rand.New(rand.NewPCG(4, 4))
+	var pool sync.Pool
+	var own, shared []*Sampler
+	for i, o := range []SampleOptions{
+		{}, {Bias: []Bias{{3, 2}}}, {Temperature: 1}, {Temperature: 1, TopK: 9}, {Temperature: 2, TopP: 0.9},
+		{RepeatPenalty: 1.4}, {Temperature: 1, RepeatPenalty: 3, MinP: 0.01}, {Suppress: []int32{1, 2}, Temperature: 0.3}, {FrequencyPenalty: 0.5, PresencePenalty: 0.1},
+	} {
+		o.Seed = uint64(i)
+		own = append(own, sampler(t, vocab, o))
+		s := sampler(t, vocab, o)
+		s.pool = &pool
+		shared = append(shared, s)
+	}
+	var history []int32
+	x := make([]float32, vocab)
+	for range 300 {
+		for i := range x {
+			x[i] = float32(r.NormFloat64() * 3)
+		}
+		k := r.IntN(len(own))
+		want, err := own[k].Pick(x, history)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := shared[k].Pick(x, history)
+		if err != nil || got != want {
+			t.Fatalf("sampler %d: token %d, %v, want %d", k, got, err, want)
+		}
+		if shared[k].scratch != nil {
+			t.Fatal("a sampler keeps its scratch memory")
+		}
+		history = append(history, got)
 	}
 }

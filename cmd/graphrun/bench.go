@@ -20,6 +20,7 @@ import (
 type benchFlags struct {
 	modelFlags
 	prompt, gen, reps, depth, chunk int
+	parallel                        int
 	output                          string
 	profile                         string
 	kernel                          string
@@ -37,13 +38,17 @@ that R times after a run that does not count. Prompt and generation are timed
 apart; nothing is sampled. With -d the prompt begins at that depth: the tokens
 before it are computed and not timed.
 
+With --parallel K each repetition also generates N tokens in each of K texts at
+once, as a server does for K clients. Weights are then read once for K tokens.
+
 Beside each run the machine is measured in the same process and with as many
 threads: how fast the weights that a token needs can be read, the roof of
 generation, and how many 8-bit multiply-adds it can do, the roof of prompts.
 
 Token ids are made up. graphrun synth writes models to measure.`,
 		Example: `  graphrun bench model.gguf
-  graphrun bench model.gguf -t 2 -p 512 -n 64 -r 5 -o json`,
+  graphrun bench model.gguf -t 2 -p 512 -n 64 -r 5 -o json
+  graphrun bench model.gguf --parallel 8`,
 		Args: args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -54,6 +59,7 @@ Token ids are made up. graphrun synth writes models to measure.`,
 	fs.IntVarP(&f.reps, "reps", "r", 5, "runs that count")
 	fs.IntVarP(&f.depth, "depth", "d", 0, "tokens before the prompt")
 	fs.IntVar(&f.chunk, "chunk", 0, "tokens of the prompt in one step; 0 is 512")
+	fs.IntVar(&f.parallel, "parallel", 1, "texts to generate at once, beside one alone")
 	fs.StringVarP(&f.output, "output", "o", "md", "md: a table; json: an object on one line; csv")
 	fs.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of the runs that count, for go tool pprof")
 	fs.StringVar(&f.kernel, "kernel", "", "measure the kernels with this in their name (all: every one), each alone, with the model's shapes and weights (-o go prints lines for benchstat)")
@@ -70,6 +76,8 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 		return usagef("-p, -n, -d and --chunk must not be negative")
 	case max(f.prompt, f.gen, f.depth) > 1<<30:
 		return usagef("-p, -n and -d must not be above %d", 1<<30)
+	case f.parallel < 1 || f.parallel > 1<<10 || f.parallel > 1 && f.gen == 0:
+		return usagef("--parallel is %d, want 1 to %d, and -n above 0 with more than 1", f.parallel, 1<<10)
 	case f.prompt+f.gen == 0 || f.reps < 1:
 		return usagef("nothing to measure: want -r of at least 1, and -p or -n above 0")
 	}
@@ -85,7 +93,12 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	open := func() (*engine.Model, time.Duration, error) {
 		start := time.Now()
-		m, err := f.open(cmd, path, func(o *engine.Options) { o.Chunk, o.MaxRows, o.TokensOnly = f.chunk, 1, true })
+		m, err := f.open(cmd, path, func(o *engine.Options) {
+			o.Chunk, o.MaxRows, o.TokensOnly = f.chunk, f.parallel, true
+			if f.parallel > 1 {
+				o.MaxSeqs = f.parallel + 1 // the one alone waits in the cache
+			}
+		})
 		return m, time.Since(start), err
 	}
 	m, first, err := open()
@@ -132,7 +145,7 @@ func (f *benchFlags) describe(m *engine.Model, path string) *benchResult {
 	r := &benchResult{
 		Engine: "graphrun", Model: name, Arch: m.Arch.Arch.Name, Params: m.Arch.Params, WeightBytes: m.Arch.WeightBytes,
 		Type: commonType(m.File), Backend: f.backend, CPU: cpuName(), Level: kern.Level(), OS: runtime.GOOS + "/" + runtime.GOARCH,
-		Threads: threads, Prompt: f.prompt, Gen: f.gen, Depth: f.depth, Chunk: m.Limits().Step, Reps: f.reps,
+		Threads: threads, Prompt: f.prompt, Gen: f.gen, Depth: f.depth, Chunk: m.Limits().Step, Reps: f.reps, Parallel: f.parallel,
 		Time: time.Now().UTC().Format(time.RFC3339),
 	}
 	return r
@@ -177,6 +190,9 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 			res.decodeCPU = append(res.decodeCPU, 1e3*one.genCPU.Seconds()/float64(f.gen))
 			res.AllocsPerToken = float64(one.allocs) / float64(f.gen)
 		}
+		if f.parallel > 1 {
+			res.parallel = append(res.parallel, float64(f.parallel*f.gen)/one.parallel.Seconds())
+		}
 	}
 	res.PeakRSSMB = peakRSS()
 	res.sum(reads, peaks, roof.promptMACs(f.prompt))
@@ -188,6 +204,7 @@ type benchRun struct {
 	firstStep, prompt, gen time.Duration
 	promptCPU, genCPU      time.Duration // of all threads
 	allocs                 uint64        // while generating
+	parallel               time.Duration // generating in many texts at once
 }
 
 // once computes depth, prompt and generation in a new sequence. The ids are
@@ -234,6 +251,11 @@ func (f *benchFlags) once(ctx context.Context, m *engine.Model) (benchRun, error
 	run.prompt, run.promptCPU = time.Since(start), cpuTime()-cpu
 
 	ids = madeUp(f.gen, 17, 31, vocab)
+	if f.parallel > 1 {
+		if run.parallel, err = f.together(ctx, b, seq, ids); err != nil {
+			return run, err
+		}
+	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start, cpu = time.Now(), cpuTime()
@@ -247,6 +269,30 @@ func (f *benchFlags) once(ctx context.Context, m *engine.Model) (benchRun, error
 	runtime.ReadMemStats(&after)
 	run.allocs = after.Mallocs - before.Mallocs
 	return run, nil
+}
+
+// together generates tokens in several texts that begin like seq, a step for a
+// token of each.
+func (f *benchFlags) together(ctx context.Context, b *engine.Batch, seq *engine.Sequence, ids []int32) (time.Duration, error) {
+	items := make([]engine.Item, f.parallel)
+	for k := range items {
+		fork, err := seq.Fork(seq.Len())
+		if err != nil {
+			return 0, err
+		}
+		defer fork.Drop()
+		items[k] = engine.Item{Seq: fork, Rows: engine.RowsLast}
+	}
+	start := time.Now()
+	for i := range ids {
+		for k := range items {
+			items[k].Tokens = ids[(i+k)%len(ids):][:1]
+		}
+		if err := b.Step(ctx, items); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start), nil
 }
 
 // madeUp returns n token ids.

@@ -28,7 +28,9 @@ type benchResult struct {
 	Depth   int    `json:"depth"`
 	Chunk   int    `json:"chunk"`
 	Reps    int    `json:"reps"`
-	Time    string `json:"time"`
+	// Parallel is the number of texts generated at once.
+	Parallel int    `json:"parallel"`
+	Time     string `json:"time"`
 
 	Prefill     float64   `json:"prefill_tok_s"`
 	PrefillMean float64   `json:"prefill_mean"`
@@ -38,6 +40,14 @@ type benchResult struct {
 	DecodeSD    float64   `json:"decode_sd"`
 	PrefillAll  []float64 `json:"prefill_samples,omitempty"`
 	DecodeAll   []float64 `json:"decode_samples,omitempty"`
+
+	// Tokens of all texts generated at once, per second, and how many times the
+	// rate of one alone that is: medians over the runs. 0 for one text.
+	Together     float64   `json:"parallel_tok_s"`
+	TogetherMean float64   `json:"parallel_mean"`
+	TogetherSD   float64   `json:"parallel_sd"`
+	TogetherAll  []float64 `json:"parallel_samples,omitempty"`
+	Gain         float64   `json:"parallel_gain"`
 
 	// Processor time of all threads per token, in ms. Unlike rates it hardly
 	// changes when other programs take the processors.
@@ -62,7 +72,7 @@ type benchResult struct {
 	PrefillRoofPct float64 `json:"prefill_roof_pct"`
 	AllocsPerToken float64 `json:"allocs_per_token"`
 
-	prefill, decode, prefillCPU, decodeCPU []float64
+	prefill, decode, prefillCPU, decodeCPU, parallel []float64
 }
 
 // sum computes what follows from the samples. reads and peaks were measured
@@ -72,6 +82,13 @@ func (r *benchResult) sum(reads, peaks []float64, promptMACs float64) {
 	r.Decode, r.DecodeMean, r.DecodeSD = stats(r.decode)
 	r.PrefillCPU, r.DecodeCPU = median(r.prefillCPU), median(r.decodeCPU)
 	r.PrefillAll, r.DecodeAll = rounded(r.prefill), rounded(r.decode)
+	r.Together, r.TogetherMean, r.TogetherSD = stats(r.parallel)
+	r.TogetherAll = rounded(r.parallel)
+	var gains []float64
+	for i, x := range r.parallel {
+		gains = append(gains, x/r.decode[i])
+	}
+	r.Gain, _, _ = stats(gains)
 	r.ReadGBS, _, _ = stats(reads)
 	r.PeakGMAC, _, _ = stats(peaks)
 	var decode, prefill []float64
@@ -194,6 +211,9 @@ func (r *benchResult) writeTable(w io.Writer) error {
 	}
 	if r.Gen > 0 {
 		row("tg"+strconv.Itoa(r.Gen), r.DecodeMean, r.DecodeSD, r.Decode, fmt.Sprintf("%.1f %% of %.1f GB/s", r.RoofPct, r.ReadGBS))
+	}
+	if r.Parallel > 1 {
+		row(fmt.Sprintf("tg%d x%d", r.Gen, r.Parallel), r.TogetherMean, r.TogetherSD, r.Together, fmt.Sprintf("%.2f times one", r.Gain))
 	}
 	width := make([]int, len(rows[0]))
 	for _, cells := range rows {

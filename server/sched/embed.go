@@ -32,7 +32,7 @@ func (s *Scheduler) Embed(ctx context.Context, partition string, tokens []int32,
 }
 
 // embed computes a chunk of an embedding.
-func (s *Scheduler) embed(ctx context.Context, r *request) {
+func (s *Scheduler) embed(r *request) {
 	n := s.m.Limits().Step
 	if len(s.items) > 0 {
 		n = s.o.Chunk

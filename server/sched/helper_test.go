@@ -79,10 +79,17 @@ func ask(t testing.TB, s *Scheduler, q Request) answerOf {
 	return a
 }
 
-// alone computes the answer in a session of its own.
-func alone(t testing.TB, m *engine.Model, q Request) answerOf {
+// lone is a model that computes one text at a time, each from nothing.
+type lone struct{ m *engine.Model }
+
+func openAlone(t testing.TB, name string, context int) lone {
+	return lone{open(t, name, engine.Options{Context: context})}
+}
+
+// answer computes the answer to a request.
+func (l lone) answer(t testing.TB, q Request) answerOf {
 	t.Helper()
-	s := m.NewSession()
+	s := l.m.NewSession()
 	defer s.Close()
 	var a answerOf
 	if err := s.Append(t.Context(), q.Prompt...); err != nil {
@@ -119,4 +126,29 @@ func unused(t testing.TB, m *engine.Model) {
 	if full, ring := m.Cache().Use(); full.Used != 0 || ring.Used != 0 {
 		t.Errorf("%d and %d pages are lost", full.Used, ring.Used)
 	}
+}
+
+// long skips a test that is about numbers when the race detector, for which the
+// tests are run with -short, would make it take minutes.
+func long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("about numbers, and minutes long under the race detector")
+	}
+}
+
+// pick returns n, or fewer in a short run.
+func pick(n, short int) int {
+	if testing.Short() {
+		return short
+	}
+	return n
+}
+
+// models returns the names, or the last of them in a short run.
+func models(names ...string) []string {
+	if testing.Short() {
+		return names[len(names)-1:]
+	}
+	return names
 }

@@ -117,7 +117,7 @@ func (s *Scheduler) turn() {
 		}
 	}
 	if embed != nil {
-		s.embed(ctx, embed)
+		s.embed(embed)
 	}
 	s.mu.Lock()
 	s.finish()

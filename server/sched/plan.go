@@ -45,6 +45,9 @@ func (s *Scheduler) next() (found bool) {
 	return found
 }
 
+// worthWaiting is how many tokens a prompt must save to wait for another's.
+const worthWaiting = 16
+
 // waits reports whether r had better wait, because a running prompt that begins
 // like it is about to be in the prefix cache.
 func (s *Scheduler) waits(r *request) bool {
@@ -55,12 +58,11 @@ func (s *Scheduler) waits(r *request) bool {
 		if p.err != nil || p.Partition != r.Partition || p.left() == 0 {
 			continue
 		}
-		same := common(p.text, r.text)
-		same -= same % engine.PageSize
-		if same <= p.seq.Len() {
-			continue // what is the same has been computed
+		same := min(common(p.text, r.text), len(r.text)-1)
+		if p.seq.Len() >= min(pages(same)*engine.PageSize, len(p.text)) {
+			continue // it is there already
 		}
-		if _, n := s.prefix.match(r.Partition, r.text, len(r.text)-1); n < same {
+		if _, n := s.prefix.match(r.Partition, r.text, len(r.text)-1); same-n >= worthWaiting {
 			p.twins++
 			return true
 		}
@@ -133,7 +135,7 @@ func (s *Scheduler) affords(r *request) bool {
 	if haveFull >= full && haveWindow >= window {
 		return true
 	}
-	spareFull, spareWindow := s.prefix.spare(s.cache)
+	spareFull, spareWindow := s.prefix.spare()
 	return haveFull+spareFull >= full && haveWindow+spareWindow >= window
 }
 
@@ -173,6 +175,12 @@ func (s *Scheduler) preempt(r *request) {
 	s.log.Info("request makes room for older ones", "id", r.ID, "tokens", len(r.text))
 }
 
+// room makes so many pages free, of those that only the prefix cache holds.
+func (s *Scheduler) room(full, window int) bool {
+	haveFull, haveWindow := s.cache.Free()
+	return haveFull >= full && haveWindow >= window || s.prefix != nil && s.prefix.room(full, window)
+}
+
 // fits makes room for the step, and reports whether it could.
 func (s *Scheduler) fits() bool {
 	need := func() (full, window int) {
@@ -183,16 +191,14 @@ func (s *Scheduler) fits() bool {
 		return full, window
 	}
 	full, window := need()
-	if s.prefix.room(s.cache, full, window) {
+	if s.room(full, window) {
 		return true
 	}
-	z := s.cache.Size()
 	for _, r := range s.step {
-		n := r.seq.Len()
-		s.prefix.yield(r.Partition, r.text, n/engine.PageSize, pages(n+r.chunk), z.CW())
+		s.prefix.yield(r.Partition, r.text, r.seq, r.chunk)
 	}
 	full, window = need()
-	return s.prefix.room(s.cache, full, window)
+	return s.room(full, window)
 }
 
 // fill plans the items of a step: a token for each answer that is being written,

@@ -323,14 +323,9 @@ func (p *prefixCache) trim() {
 
 // room evicts what nobody else uses until so many pages of each kind are free.
 // It reports whether they are.
-func (p *prefixCache) room(c *engine.Cache, full, window int) bool {
+func (p *prefixCache) room(full, window int) bool {
+	c := p.cache
 	haveFull, haveWindow := c.Free()
-	if haveFull >= full && haveWindow >= window {
-		return true
-	}
-	if p == nil {
-		return false
-	}
 	for _, l := range []*list.List{&p.cold, &p.windows} {
 		for e := l.Back(); e != nil && haveWindow < window; {
 			n := e.Value.(*node)
@@ -354,42 +349,42 @@ func (p *prefixCache) room(c *engine.Cache, full, window int) bool {
 	return haveFull >= full && haveWindow >= window
 }
 
-// yield gives up what stops a sequence of this text, which is about to write the
-// pages from to to-1, from writing into pages of its own: the end of a text that
-// it goes on with, and the windows its ring comes round to.
-func (p *prefixCache) yield(part string, text []int32, from, to, ring int) {
+// yield gives up what stops seq, which holds the beginning of text and is about
+// to grow by n tokens, from writing into pages of its own: the end it goes on
+// with, and the windows its ring comes round to.
+func (p *prefixCache) yield(part string, text []int32, seq *engine.Sequence, n int) {
 	if p == nil || p.roots[part] == nil {
 		return
 	}
+	known := seq.Len()
+	from, to, ring := known/engine.PageSize, pages(known+n), p.cache.Size().CW()
 	at := p.roots[part]
-	for i := range to {
-		rest := text[min(i*engine.PageSize, len(text)):]
-		_, c, same := at.find(rest[:min(len(rest), engine.PageSize)])
-		if c == nil || same == 0 {
+	for i := range pages(known) {
+		tokens := text[i*engine.PageSize : min((i+1)*engine.PageSize, known)]
+		_, c, same := at.find(tokens)
+		if c == nil || same < len(tokens) {
 			return
 		}
-		if i >= from {
+		full, window := seq.Lies(i, c.page)
+		switch {
+		case i >= from && (full || window):
 			p.evict(c)
 			return
-		}
-		if i >= from-ring && i < to-ring {
+		case window && i >= from-ring && i < to-ring:
 			p.unwindow(c)
 			c.page, c.keep = p.cache.ReleaseWindow(c.page), false
-		}
-		if same < engine.PageSize {
-			return
 		}
 		at = c
 	}
 }
 
 // spare counts the pages that room could free.
-func (p *prefixCache) spare(c *engine.Cache) (full, window int) {
+func (p *prefixCache) spare() (full, window int) {
 	if p == nil {
 		return 0, 0
 	}
 	for e := p.pages.Front(); e != nil; e = e.Next() {
-		f, w := c.Sole(e.Value.(*node).page)
+		f, w := p.cache.Sole(e.Value.(*node).page)
 		if f {
 			full++
 		}

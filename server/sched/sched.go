@@ -75,7 +75,9 @@ type Scheduler struct {
 
 // New starts a scheduler for m: one goroutine, which holds m's batch while there
 // is work and sleeps otherwise. Close ends it, and must come before m.Close.
-func New(m *engine.Model, o Options) *Scheduler {
+func New(m *engine.Model, o Options) *Scheduler { return newScheduler(m, o, nil) }
+
+func newScheduler(m *engine.Model, o Options, before func(tokens int)) *Scheduler {
 	l := m.Limits()
 	if o.MaxQueue <= 0 {
 		o.MaxQueue = defaultQueue
@@ -91,7 +93,7 @@ func New(m *engine.Model, o Options) *Scheduler {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Scheduler{m: m, cache: m.Cache(), o: o, log: o.Logger, wake: make(chan struct{}, 1), done: make(chan struct{}),
-		prefix: newPrefixCache(m.Cache(), o.CachePages), idle: make(chan struct{}), progress: time.Now()}
+		prefix: newPrefixCache(m.Cache(), o.CachePages), idle: make(chan struct{}), progress: time.Now(), before: before}
 	s.queue.init(o.MaxQueue)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	go s.loop()
