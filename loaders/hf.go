@@ -144,14 +144,41 @@ func Detect(c *HFConfig) (arch string, err error) {
 }
 
 // DetectFile returns the architecture that a config.json names; path is the
-// file or its folder.
+// file or its folder. It looks at nothing but model_type; ReadHFConfig checks
+// the rest.
 func DetectFile(path string) (arch string, err error) {
-	c, err := ReadHFConfig(path)
+	buf := detectBuffers.Get().(*[16 << 10]byte)
+	defer detectBuffers.Put(buf)
+	data, path, err := readHFConfig(path, buf[:])
 	if err != nil {
 		return "", err
 	}
-	return Detect(c)
+	var word []byte
+	s := &jsonScanner{data: data}
+	s.object(func(key string) {
+		if v := s.value(); key == "model_type" && s.err == nil {
+			word, s.err = v, errFound
+		}
+	})
+	if s.err != errFound { // the whole reading says what is wrong
+		c, err := ParseHFConfig(path, data)
+		if err != nil {
+			return "", err
+		}
+		return Detect(c)
+	}
+	c := HFConfig{Path: path, fields: map[string][]byte{"model_type": word}}
+	if c.ModelType, _, err = c.Text("/model_type"); err != nil {
+		return "", err
+	}
+	return Detect(&c)
 }
+
+// detectBuffers holds what configs are read into.
+var detectBuffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
+
+// errFound ends a scan that has what it looked for.
+var errFound = errors.New("found")
 
 func (c *HFConfig) unknownType() error {
 	const field = "model_type"

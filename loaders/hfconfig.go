@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -37,14 +38,15 @@ type HFConfig struct {
 
 // ReadHFConfig reads a config.json. path is the file, or the folder it is in.
 func ReadHFConfig(path string) (*HFConfig, error) {
-	data, path, err := readHFConfig(path)
+	data, path, err := readHFConfig(path, nil)
 	if err != nil {
 		return nil, err
 	}
 	return ParseHFConfig(path, data)
 }
 
-func readHFConfig(path string) ([]byte, string, error) {
+// readHFConfig reads a config.json, into buf if it fits.
+func readHFConfig(path string, buf []byte) ([]byte, string, error) {
 	if filepath.Ext(path) != ".json" {
 		path = filepath.Join(path, hfConfigName)
 	}
@@ -55,11 +57,24 @@ func readHFConfig(path string) ([]byte, string, error) {
 	if !st.Mode().IsRegular() || st.Size() > maxHFConfig {
 		return nil, path, &FormatError{Format: hf, File: path, Err: fmt.Errorf("found %s of %d bytes, expected a file of at most %d", st.Mode().Type(), st.Size(), maxHFConfig)}
 	}
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, path, fmt.Errorf("hf: %w", err)
 	}
-	return data, path, nil
+	defer f.Close()
+	data := buf
+	if int64(len(buf)) < st.Size() {
+		data = make([]byte, st.Size())
+	}
+	data = data[:st.Size()]
+	n, err := io.ReadFull(f, data)
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // shorter meanwhile, or a file of the system
+		err = nil
+	}
+	if err != nil {
+		return nil, path, fmt.Errorf("hf: %w", err)
+	}
+	return data[:n], path, nil
 }
 
 // ParseHFConfig parses the text of a config.json. path stands for it in errors.

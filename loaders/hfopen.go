@@ -187,7 +187,10 @@ func splitHFName(name string) hfNames {
 func (n hfNames) fill(pattern string) string {
 	pattern = strings.Replace(pattern, "layers.N.", "layers."+strconv.Itoa(n.layer)+".", 1)
 	pattern = strings.Replace(pattern, "blk.N.", "blk."+strconv.Itoa(n.layer)+".", 1)
-	return strings.Replace(pattern, "experts.E.", "experts."+strconv.Itoa(n.expert)+".", 1)
+	if n.expert >= 0 {
+		pattern = strings.Replace(pattern, "experts.E.", "experts."+strconv.Itoa(n.expert)+".", 1)
+	}
+	return pattern
 }
 
 // findPrefix settles what stands before the names of the decoder's tensors.
@@ -338,7 +341,7 @@ func (f *hfFolder) sourceName(gguf string) string {
 		return t.from
 	}
 	words := strings.SplitN(gguf, ".", 3)
-	n := hfNames{layer: -1}
+	n := hfNames{layer: -1, expert: -1}
 	pattern := gguf
 	if len(words) == 3 && words[0] == "blk" {
 		if num, err := strconv.Atoi(words[1]); err == nil {

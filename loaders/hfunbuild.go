@@ -35,7 +35,7 @@ func (w *HFWriter) tensors(o HFWriteOptions) ([]*Tensor, error) {
 		if w.drop[t.Name] {
 			continue
 		}
-		n := hfNames{layer: layerOf(t.Name)}
+		n := hfNames{layer: layerOf(t.Name), expert: -1}
 		pattern := t.Name
 		if n.layer >= 0 {
 			pattern = "blk.N." + t.Name[strings.IndexByte(t.Name[4:], '.')+5:]

@@ -118,6 +118,9 @@ type HFWriteOptions struct {
 	// Decode decodes a row of blocks.
 	Type   graph.DType
 	Decode func(t graph.DType, dst []float32, row []byte)
+	// Verify looks at the folder, under a temporary name, before it gets its own;
+	// its error leaves nothing behind.
+	Verify func(dir string) error
 	// Shard is the most bytes of one file; 0 is 5 GiB.
 	Shard int
 }
@@ -168,6 +171,11 @@ func WriteHF(dir string, m *Model, o HFWriteOptions) (notes []string, err error)
 	}
 	if err := writeJSON(filepath.Join(temp, hfConfigName), w.Config); err != nil {
 		return nil, renamed(err, temp, dir)
+	}
+	if o.Verify != nil {
+		if err := o.Verify(temp); err != nil {
+			return nil, err
+		}
 	}
 	if len(entries) == 0 && err == nil {
 		os.Remove(dir) // an empty folder, which not every system replaces

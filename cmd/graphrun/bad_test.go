@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -145,4 +146,63 @@ func TestCheckNamesTensor(t *testing.T) {
 	path := shared.Path(t, "golden", "bad", "gguf", "nan-scales.gguf")
 	refused(t, exitFailed, []string{"run", path, "hi", "--check"}, path, "tensor blk.0.ffn_down.weight", "block")
 	refused(t, exitFailed, []string{"run", path, "hi"}, "non-finite")
+}
+
+// A malformed safetensors file is refused by one line that names it, below a
+// second and 64 MB, by itself and as the weights of a model.
+func TestBadSafetensors(t *testing.T) {
+	dir := shared.Path(t, "golden", "bad", "safetensors")
+	config, err := os.ReadFile(shared.Path(t, "golden", "hf", "llama3-tied", "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []struct {
+		Folder, What, Expect string
+		Files                []string
+	}
+	readJSON(t, dir+".json", &list)
+	if len(list) < 23 {
+		t.Errorf("%d folders, want 23", len(list))
+	}
+	for _, c := range list {
+		path := filepath.Join(dir, c.Folder)
+		model := t.TempDir()
+		for name, data := range map[string][]byte{"config.json": config} {
+			if err := os.WriteFile(filepath.Join(model, name), data, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range c.Files {
+			data, err := os.ReadFile(filepath.Join(path, name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(model, name), data, 0o666)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		cheap(t, []string{"inspect", path}, func() {
+			if c.Expect == "ok" {
+				must(t, "inspect", path)
+			} else {
+				refused(t, exitFailed, []string{"inspect", path}, "safetensors: ", path)
+			}
+		})
+		for _, verb := range badVerbs[1:] {
+			out := t.TempDir()
+			args := append([]string{verb[0], model}, verb[1:]...)
+			for i := range args {
+				args[i] = strings.Replace(args[i], "DIR", out, 1)
+			}
+			cheap(t, args, func() { refused(t, exitFailed, args, model) })
+			if names := left(t, out); len(names) > 0 {
+				t.Errorf("%v: left behind %v", args, names)
+			}
+			args[1] = path // without config.json
+			refused(t, exitFailed, args, path, "config.json")
+		}
+		for _, to := range []string{"out.gguf", "out"} {
+			refused(t, exitFailed, []string{"convert", model, filepath.Join(t.TempDir(), to)}, model)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
@@ -111,7 +112,8 @@ func (f *convertFlags) run(cmd *cobra.Command, in, out string) error {
 			return err
 		}
 		var notes []string
-		notes, err = loaders.WriteHF(out, m, loaders.HFWriteOptions{Type: t, Decode: ops.DequantRow})
+		notes, err = loaders.WriteHF(out, m, loaders.HFWriteOptions{Type: t, Decode: ops.DequantRow,
+			Verify: func(dir string) error { return sameModel(a, dir, out) }})
 		warn(notes)
 	}
 	if err != nil {
@@ -123,6 +125,43 @@ func (f *convertFlags) run(cmd *cobra.Command, in, out string) error {
 	}
 	took := time.Since(start)
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d tensors, %s, in %s\n", out, len(m.Tensors), bytesText(n), took.Round(time.Millisecond))
+	return nil
+}
+
+// sameModel reports what a folder, written at dir to appear at out, does not say of a
+// model: not every model that a file can describe has fields in a config.json.
+func sameModel(a *archs.Model, dir, out string) error {
+	unsaid := func(err error) error { // under the name it would have had
+		return fmt.Errorf("convert: %s: no config.json can say what this model is; the folder would be refused: %s", a.File, strings.ReplaceAll(err.Error(), dir, out))
+	}
+	m, err := loaders.OpenHF(dir, loaders.HFOptions{GGUF: true, NoVocab: true})
+	if err != nil {
+		return unsaid(err)
+	}
+	defer m.Close()
+	b, err := archs.Load(m)
+	if err != nil {
+		return unsaid(err)
+	}
+	diff := func(what string, got, want any) error {
+		return fmt.Errorf("convert: %s: a config.json cannot say that %s is %v; it would be read as %v", a.File, what, want, got)
+	}
+	switch {
+	case b.Eps != a.Eps:
+		return diff("the epsilon of norms", b.Eps, a.Eps)
+	case b.ContextLength != a.ContextLength:
+		return diff("the context length", b.ContextLength, a.ContextLength)
+	case len(b.Layers) != len(a.Layers):
+		return diff("the number of layers", len(b.Layers), len(a.Layers))
+	}
+	for l := range a.Layers {
+		x, y := reflect.ValueOf(b.Layers[l]), reflect.ValueOf(a.Layers[l])
+		for i := range x.NumField() {
+			if got, want := x.Field(i).Interface(), y.Field(i).Interface(); got != want {
+				return diff(fmt.Sprintf("%s of layer %d", x.Type().Field(i).Name, l), got, want)
+			}
+		}
+	}
 	return nil
 }
 

@@ -199,3 +199,35 @@ func TestConvertTokenizers(t *testing.T) {
 		})
 	}
 }
+
+// TestConvertArchitectures: a model of each architecture becomes a folder and a
+// file again with every bit, and the folder computes the same.
+func TestConvertArchitectures(t *testing.T) {
+	for _, name := range sampleNames(t) {
+		t.Run(name, func(t *testing.T) {
+			file, tokens := sample(t, name)
+			tmp := t.TempDir()
+			dir, again := filepath.Join(tmp, "dir"), filepath.Join(tmp, "again.gguf")
+			if name == "gemma4-e2b" { // its feed-forward widths follow no rule
+				refused(t, exitFailed, []string{"convert", file, dir}, file, "no config.json can say", "ffn_gate", filepath.Join(dir, "model.safetensors"))
+				return
+			}
+			if r := cli(t, "", "convert", file, dir); strings.Contains(name, "-q") {
+				refused(t, exitFailed, []string{"convert", file, dir}, file, "tensor", "--type bf16, f16 or f32")
+				if names := left(t, tmp); len(names) > 0 {
+					t.Errorf("left behind %v", names)
+				}
+				must(t, "convert", file, dir, "--type", "f32")
+			} else if r.code != 0 {
+				t.Fatalf("exit %d: %s", r.code, r.err)
+			} else {
+				must(t, "convert", dir, again)
+				sameTensors(t, file, again)
+			}
+			// The additions are in another order; activations are not quantized.
+			if d := worst(t, logitsOf(t, dir, tokens, "--backend", "ref"), logitsOf(t, file, tokens, "--backend", "ref")); !(d <= 1e-4) {
+				t.Errorf("the logits of the folder differ by %g, want at most 1e-4", d)
+			}
+		})
+	}
+}

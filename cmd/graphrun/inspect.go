@@ -50,9 +50,14 @@ says how many bytes of tensors are then never read.`,
 				return err
 			}
 			defer file.Close()
-			mem, memErr := engine.Estimate(file, o)
-			if memErr == nil {
-				memErr = checkVocab(file)
+			var mem engine.MemoryReport
+			var memErr error
+			if isModel := file.IsHF() || file.Format != "safetensors"; isModel {
+				if mem, memErr = engine.Estimate(file, o); memErr == nil {
+					memErr = checkVocab(file)
+				}
+			} else {
+				fmt.Fprintln(cmd.ErrOrStderr(), "graphrun: warning: no config.json lies beside the weights: their tensors are shown, the model is not known")
 			}
 			var buf bytes.Buffer
 			if memory {
@@ -73,7 +78,7 @@ says how many bytes of tensors are then never read.`,
 				err = inspectJSON(&buf, file, mem, memErr)
 			} else {
 				err = inspectText(&buf, file, full)
-				if err == nil && memErr == nil {
+				if err == nil && memErr == nil && mem.Total > 0 {
 					fmt.Fprintf(&buf, "\nmemory\n%s\n", mem.String())
 				}
 			}
@@ -188,7 +193,7 @@ func inspectJSON(w io.Writer, file *loaders.Model, mem engine.MemoryReport, memE
 	for _, t := range file.Tensors {
 		out.Tensors = append(out.Tensors, tensor{t.Name, t.DType.String(), t.Shape, t.Size()})
 	}
-	if memErr == nil {
+	if memErr == nil && mem.Total > 0 {
 		out.Memory = &mem
 	}
 	return json.NewEncoder(w).Encode(out)
