@@ -38,6 +38,6 @@ func (o *Options) estimate(f *loaders.Model) (MemoryReport, error) {
 		return MemoryReport{}, err
 	}
 	r := estimate(g, stepDims(l, o.cacheSize(g, l)))
-	r.Made, r.Dropped = madeBytes(g, f), dropped
+	r.Made, r.Dropped, r.Read = madeBytes(g, f), dropped, o.Read
 	return r, nil
 }

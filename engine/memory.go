@@ -17,6 +17,7 @@ type MemoryReport struct {
 	KV      []KVUse // keys and values, one entry for each kind of layer
 	Arena   int     // activations and scratch; before compiling an estimate from the unoptimized graph
 	Total   int
+	Read    bool      // weights are read into memory, not mapped
 	Dropped []DropUse // parts left out by Options.Drop, in none of the numbers above
 	// Available is what the machine can still give, mapped files counted as
 	// available: 0 when it is not known. Limit says where the number is from.
@@ -56,7 +57,11 @@ func (r *MemoryReport) String() string {
 	line := func(name string, n int, note string) {
 		fmt.Fprintf(&b, "%-12s %12s  %s\n", name, mib(n), note)
 	}
-	line("weights", r.Weights-r.Made, "mapped from the file")
+	where := "mapped from the file"
+	if r.Read {
+		where = "read into memory"
+	}
+	line("weights", r.Weights-r.Made, where)
 	if r.Made > 0 {
 		line("weights", r.Made, "made in memory: another type or order than in the file")
 	}

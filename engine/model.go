@@ -74,6 +74,14 @@ type Options struct {
 	// Quantize gives the matrices of a Hugging Face folder a type of blocks while
 	// they are loaded. The zero value uses them as they lie in the files.
 	Quantize graph.DType
+	// Read reads the weights into memory instead of mapping their files: for
+	// disks over a network, where single pages come slowly.
+	Read bool
+	// OnPhase, if not nil, is called whenever a part of opening a model ends:
+	// "check" (that the memory is enough, before reading), "map" (or read),
+	// "parse", "detect", "tokenizer", "build", "compile". A phase may end several
+	// times.
+	OnPhase func(name string)
 	// Drop names parts that are left out, see Parts: their tensors are never
 	// touched, so that no page of them is read.
 	Drop []string
@@ -166,6 +174,12 @@ type Model struct {
 // has them. The error of a machine too small is
 // a *MemoryError, and comes before the memory is taken.
 func Open(path string, o Options) (*Model, error) {
+	if o.Read && !o.Overcommit {
+		if err := o.roomFor(path); err != nil {
+			return nil, err
+		}
+		o.mark("check")
+	}
 	f, err := loaders.OpenModel(path, o.Folder())
 	if err != nil {
 		return nil, err
@@ -177,9 +191,24 @@ func Open(path string, o Options) (*Model, error) {
 	return open(f, o)
 }
 
+// roomFor looks at a model before it is read into memory.
+func (o Options) roomFor(path string) error {
+	o.Read, o.OnPhase, o.TokensOnly = false, nil, true
+	f, err := loaders.OpenModel(path, o.Folder())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := Estimate(f, o)
+	if err == nil && !r.fits() {
+		err = &MemoryError{Report: r}
+	}
+	return err
+}
+
 // Folder returns how a Hugging Face folder is opened under the options.
 func (o *Options) Folder() loaders.HFOptions {
-	load := loaders.HFOptions{NoVocab: o.TokensOnly, Quantize: o.Quantize}
+	load := loaders.HFOptions{NoVocab: o.TokensOnly, Quantize: o.Quantize, Opening: loaders.Opening{Read: o.Read, Phase: o.OnPhase}}
 	if t := o.Quantize; t != graph.Invalid {
 		load.Encode = func(dst []byte, row []float32) error { return quant.Row(dst, row, t, nil) }
 	}
@@ -217,9 +246,11 @@ func (m *Model) build() (err error) {
 	if m.Arch, err = archs.Load(m.File); err != nil {
 		return err
 	}
+	m.o.mark("detect")
 	if err := m.openTokenizer(); err != nil {
 		return err
 	}
+	m.o.mark("tokenizer")
 	kv := m.o.KV
 	if kv == graph.Invalid && m.o.Backend == "ref" {
 		kv = graph.F32
@@ -244,6 +275,7 @@ func (m *Model) build() (err error) {
 	if m.Tokenizer != nil {
 		m.warnings = append(m.warnings, m.Tokenizer.Warnings()...)
 	}
+	m.o.mark("build")
 	if t := m.Arch.ContextLength; t > 0 && m.limits.Context > t {
 		m.warn("the context of %d is longer than the %d positions the model was trained for", m.limits.Context, t)
 	}
@@ -251,12 +283,19 @@ func (m *Model) build() (err error) {
 	if err != nil {
 		return err
 	}
-	m.memory.Dropped = dropped
+	m.o.mark("compile")
+	m.memory.Dropped, m.memory.Read = dropped, m.o.Read
 	m.cache = m.batch.cache
 	if m.headless() {
 		m.embedder = m.batch
 	}
 	return nil
+}
+
+func (o *Options) mark(phase string) {
+	if o.OnPhase != nil {
+		o.OnPhase(phase)
+	}
 }
 
 // openTokenizer makes the tokenizer of the model, if it has one.

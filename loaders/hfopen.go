@@ -25,6 +25,7 @@ type HFOptions struct {
 	Encode   func(dst []byte, row []float32) error
 	// NoVocab leaves out the tokenizer.
 	NoVocab bool
+	Opening
 }
 
 // ErrNoConfig says that weights lie in a folder without config.json.
@@ -41,7 +42,7 @@ func OpenModel(path string, o HFOptions) (*Model, error) {
 	case !st.IsDir() && (strings.HasSuffix(path, ".safetensors") || strings.HasSuffix(path, safeIndexName)):
 		return openHF(filepath.Dir(path), path, o)
 	case !st.IsDir():
-		return Open(path)
+		return openGGUF(path, o.Opening)
 	}
 	gguf, _ := filepath.Glob(filepath.Join(escapeGlob(path), "*.gguf"))
 	safe, _ := filepath.Glob(filepath.Join(escapeGlob(path), "*.safetensors"))
@@ -52,7 +53,7 @@ func OpenModel(path string, o HFOptions) (*Model, error) {
 	case config && len(gguf) == 0, len(safe) > 0 && len(gguf) == 0, isFile(filepath.Join(path, safeIndexName)):
 		return OpenHF(path, o)
 	}
-	return Open(path)
+	return openGGUF(path, o.Opening)
 }
 
 // escapeGlob returns a path that a pattern matches literally.
@@ -86,11 +87,12 @@ func openHF(dir, path string, o HFOptions) (_ *Model, err error) {
 	if err != nil {
 		return nil, err
 	}
+	o.mark("detect")
 	h := lookupHF(arch)
 	if path == dir && !isFile(filepath.Join(dir, safeFileName)) && !isFile(filepath.Join(dir, safeIndexName)) {
 		return nil, noWeights(dir)
 	}
-	src, err := OpenSafetensors(path)
+	src, err := openSafetensors(path, o.Opening)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +117,7 @@ func openHF(dir, path string, o HFOptions) (_ *Model, err error) {
 	m.source = f.sourceName
 	m.Notes = append(m.Notes, r.notes...)
 	m.Notes = append(m.Notes, f.notes...)
+	o.mark("parse")
 	if o.NoVocab {
 		return m, nil
 	}

@@ -3,11 +3,15 @@ package loaders
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // mapping is a file mapped read-only, kept open so that its size can be asked
@@ -17,12 +21,82 @@ type mapping struct {
 	file *os.File // nil for data that was in memory already
 	data []byte
 	was  fileState // when it was mapped
+	copy bool      // data was read into memory, the file no longer matters
 }
 
 // fileState is what of a file shows that it is still as it was mapped.
 type fileState struct {
 	size    int64
 	written int64 // time of the last write, in nanoseconds
+}
+
+// Opening says how the files of weights are opened.
+type Opening struct {
+	// Read reads the files into memory, several parts at once, instead of mapping
+	// them: for disks over a network, where single pages come slowly.
+	Read bool
+	// Phase, if not nil, is called whenever a part of the work ends: "map",
+	// "parse" or, in a folder, "detect". A phase may end several times.
+	Phase func(name string)
+}
+
+func (o *Opening) mark(phase string) {
+	if o.Phase != nil {
+		o.Phase(phase)
+	}
+}
+
+// open maps the file at path or reads it.
+func (o *Opening) open(path string) (*mapping, error) {
+	m, err := openMapping(path)
+	if err != nil || !o.Read || len(m.data) == 0 {
+		return m, err
+	}
+	data, err := readAll(m.file, len(m.data))
+	if err != nil {
+		m.close()
+		return nil, err
+	}
+	if err := unmapFile(m.data); err != nil {
+		return nil, errors.Join(err, freeMemory(data), m.file.Close())
+	}
+	m.data, m.copy = data, true
+	return m, nil
+}
+
+// Reading in pieces of a few megabytes on a few streams keeps disks and networks
+// busy.
+const (
+	readPiece   = 8 << 20
+	readStreams = 4
+)
+
+// readAll reads the first size bytes of f into memory outside of Go's heap.
+func readAll(f *os.File, size int) ([]byte, error) {
+	data, err := allocMemory(size)
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: f.Name(), Err: fmt.Errorf("no memory for its %d bytes: %w", size, err)}
+	}
+	var g errgroup.Group
+	var next atomic.Int64
+	for range readStreams {
+		g.Go(func() error {
+			for {
+				at := next.Add(readPiece) - readPiece
+				if at >= int64(size) {
+					return nil
+				}
+				if n, err := f.ReadAt(data[at:min(at+readPiece, int64(size))], at); err != nil && (err != io.EOF || at+int64(n) < int64(size)) {
+					return &fs.PathError{Op: "read", Path: f.Name(), Err: fmt.Errorf("at byte %d of %d: %w", at+int64(n), size, err)}
+				}
+			}
+		})
+	}
+	if err := g.Wait(); err != nil {
+		freeMemory(data)
+		return nil, err
+	}
+	return data, nil
 }
 
 // openMapping maps the regular file at path. An empty file gives empty data.
@@ -64,7 +138,10 @@ func (m *mapping) close() error {
 		return nil
 	}
 	var unmapErr error
-	if m.data != nil {
+	switch {
+	case m.copy:
+		unmapErr = freeMemory(m.data)
+	case m.data != nil:
 		unmapErr = unmapFile(m.data)
 	}
 	err := errors.Join(unmapErr, m.file.Close())
@@ -83,7 +160,7 @@ func (m *mapping) check() error {
 // changed says how the file has changed since it was mapped. While it has not,
 // it allocates nothing on most systems.
 func (m *mapping) changed() error {
-	if m.file == nil {
+	if m.file == nil || m.copy {
 		return nil
 	}
 	now, err := stateOf(m.file)

@@ -29,7 +29,9 @@ const maxSafeIndex = 256 << 20
 //
 // With an index exactly the tensors it lists are opened, each from the shard it
 // names; shards must lie in the folder of the index.
-func OpenSafetensors(path string) (*Model, error) {
+func OpenSafetensors(path string) (*Model, error) { return openSafetensors(path, Opening{}) }
+
+func openSafetensors(path string, o Opening) (*Model, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: %w", err)
@@ -38,7 +40,7 @@ func OpenSafetensors(path string) (*Model, error) {
 		index, single := filepath.Join(path, safeIndexName), filepath.Join(path, safeFileName)
 		switch {
 		case isFile(single):
-			return openSafe(path, []string{single}, nil)
+			return openSafe(path, []string{single}, nil, o)
 		case isFile(index):
 			path = index
 		default:
@@ -50,9 +52,9 @@ func OpenSafetensors(path string) (*Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		return openSafe(path, files, shard)
+		return openSafe(path, files, shard, o)
 	}
-	return openSafe(path, []string{path}, nil)
+	return openSafe(path, []string{path}, nil, o)
 }
 
 func isFile(path string) bool {
@@ -107,7 +109,7 @@ func readSafeIndex(path string) (files []string, shard map[string]string, err er
 
 // openSafe maps and parses files. shard, if not nil, says which tensors count
 // and where each must be.
-func openSafe(path string, files []string, shard map[string]string) (_ *Model, err error) {
+func openSafe(path string, files []string, shard map[string]string, o Opening) (_ *Model, err error) {
 	m := &Model{Path: path, Format: safetensors, Files: files, Meta: NewMetadata(), index: map[string]*Tensor{}}
 	m.Meta.file = path
 	defer func() {
@@ -116,7 +118,7 @@ func openSafe(path string, files []string, shard map[string]string) (_ *Model, e
 		}
 	}()
 	for i, file := range files {
-		mp, err := openMapping(file)
+		mp, err := o.open(file)
 		if errors.Is(err, fs.ErrNotExist) && shard != nil {
 			return nil, &FormatError{Format: safetensors, File: file, Err: fmt.Errorf("shard %d of %d is missing: %w", i+1, len(files), fs.ErrNotExist)}
 		}
@@ -125,6 +127,7 @@ func openSafe(path string, files []string, shard map[string]string) (_ *Model, e
 		}
 		m.mappings = append(m.mappings, mp)
 		m.Size += int64(len(mp.data))
+		o.mark("map")
 		var f *safeFile
 		err = guardFault(func() (err error) {
 			f, err = parseSafetensors(file, mp.data)

@@ -52,7 +52,9 @@ func (s shardName) path(no int) string {
 // Errors of a malformed file are a FormatError, TensorError or KeyError, of one
 // this version cannot read an UnsupportedError within these, and of the file
 // system an *fs.PathError.
-func Open(path string) (*Model, error) {
+func Open(path string) (*Model, error) { return openGGUF(path, Opening{}) }
+
+func openGGUF(path string, o Opening) (*Model, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("gguf: %w", err)
@@ -74,7 +76,7 @@ func Open(path string) (*Model, error) {
 			paths = append(paths, name.path(no))
 		}
 	}
-	return newModel(path, func() ([]*mapping, []*ggufFile, error) { return openFiles(paths) })
+	return newModel(path, func() ([]*mapping, []*ggufFile, error) { return openFiles(paths, o) })
 }
 
 // soleModel returns the path of the one model file in a folder, or of one shard
@@ -119,11 +121,11 @@ func soleModel(dir string) (string, error) {
 
 // openFiles maps and parses the shards of a model, or its only file. The
 // mappings it returns are the caller's to close even if it fails.
-func openFiles(paths []string) ([]*mapping, []*ggufFile, error) {
+func openFiles(paths []string, o Opening) ([]*mapping, []*ggufFile, error) {
 	var mappings []*mapping
 	var files []*ggufFile
 	for i, path := range paths {
-		mp, err := openMapping(path)
+		mp, err := o.open(path)
 		if len(paths) > 1 && errors.Is(err, fs.ErrNotExist) {
 			return mappings, nil, &FormatError{File: path, Err: fmt.Errorf("shard %d of %d is missing: %w", i+1, len(paths), fs.ErrNotExist)}
 		}
@@ -131,6 +133,7 @@ func openFiles(paths []string) ([]*mapping, []*ggufFile, error) {
 			return mappings, nil, fmt.Errorf("gguf: %w", err)
 		}
 		mappings = append(mappings, mp)
+		o.mark("map")
 		err = guardFault(func() error {
 			f, err := parseGGUF(path, mp.data)
 			files = append(files, f)
@@ -147,6 +150,7 @@ func openFiles(paths []string) ([]*mapping, []*ggufFile, error) {
 		if err != nil {
 			return mappings, nil, err
 		}
+		o.mark("parse")
 	}
 	return mappings, files, nil
 }

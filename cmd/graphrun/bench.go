@@ -24,6 +24,7 @@ type benchFlags struct {
 	output                          string
 	profile                         string
 	kernel                          string
+	load                            bool
 }
 
 var benchOutputs = []string{"md", "json", "csv"}
@@ -45,10 +46,16 @@ Beside each run the machine is measured in the same process and with as many
 threads: how fast the weights that a token needs can be read, the roof of
 generation, and how many 8-bit multiply-adds it can do, the roof of prompts.
 
+With --load the time and the memory of each phase of opening a model are printed
+instead, mapped and read: mapping or reading the files, parsing their headers,
+finding the architecture, the tokenizer, building the graph, compiling it, and
+the first token.
+
 Token ids are made up. graphrun synth writes models to measure.`,
 		Example: `  graphrun bench model.gguf
   graphrun bench model.gguf -t 2 -p 512 -n 64 -r 5 -o json
-  graphrun bench model.gguf --parallel 8`,
+  graphrun bench model.gguf --parallel 8
+  graphrun bench model.gguf --load`,
 		Args: args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -61,6 +68,7 @@ Token ids are made up. graphrun synth writes models to measure.`,
 	fs.IntVar(&f.chunk, "chunk", 0, "tokens of the prompt in one step; 0 is 512")
 	fs.IntVar(&f.parallel, "parallel", 1, "texts to generate at once, beside one alone")
 	fs.StringVarP(&f.output, "output", "o", "md", "md: a table; json: an object on one line; csv")
+	fs.BoolVar(&f.load, "load", false, "measure opening the model and the first token")
 	fs.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of the runs that count, for go tool pprof")
 	fs.StringVar(&f.kernel, "kernel", "", "measure the kernels with this in their name (all: every one), each alone, with the model's shapes and weights (-o go prints lines for benchstat)")
 	return cmd
@@ -84,6 +92,9 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	path, err := modelArg(cmd, args)
 	if err != nil {
 		return err
+	}
+	if f.load {
+		return f.runLoad(cmd, path)
 	}
 	if f.context == 0 {
 		f.context = f.depth + f.prompt + f.gen

@@ -215,6 +215,14 @@ func (r *benchResult) writeTable(w io.Writer) error {
 	if r.Parallel > 1 {
 		row(fmt.Sprintf("tg%d x%d", r.Gen, r.Parallel), r.TogetherMean, r.TogetherSD, r.Together, fmt.Sprintf("%.2f times one", r.Gain))
 	}
+	writeMarkdown(w, rows)
+	_, err := fmt.Fprintf(w, "\n%s, %s, %s; opened in %.1f ms, again in %.1f ms; first step %.1f ms; peak %.0f MB; %.2g allocations per token\n",
+		r.CPU, r.Level, r.OS, r.LoadMS, r.LoadWarmMS, r.FirstStepMS, r.PeakRSSMB, r.AllocsPerToken)
+	return err
+}
+
+// writeMarkdown writes a table; the first row is its head.
+func writeMarkdown(w io.Writer, rows [][]string) {
 	width := make([]int, len(rows[0]))
 	for _, cells := range rows {
 		for i, c := range cells {
@@ -235,9 +243,6 @@ func (r *benchResult) writeTable(w io.Writer) error {
 		}
 		fmt.Fprintln(w, line)
 	}
-	_, err := fmt.Fprintf(w, "\n%s, %s, %s; opened in %.1f ms, again in %.1f ms; first step %.1f ms; peak %.0f MB; %.2g allocations per token\n",
-		r.CPU, r.Level, r.OS, r.LoadMS, r.LoadWarmMS, r.FirstStepMS, r.PeakRSSMB, r.AllocsPerToken)
-	return err
 }
 
 func dashes(n int) string {

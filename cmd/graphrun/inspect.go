@@ -114,7 +114,9 @@ func openFile(cmd *cobra.Command, path string, o engine.Options) (*loaders.Model
 		fmt.Fprintln(cmd.ErrOrStderr(), "graphrun: no MODEL named, using the embedded story model")
 		return loaders.OpenBytes(graphrun.StoriesName, graphrun.Stories)
 	}
-	m, err := loaders.OpenModel(path, o.Folder())
+	load := o.Folder()
+	load.Read = false // nothing is computed
+	m, err := loaders.OpenModel(path, load)
 	if errors.Is(err, loaders.ErrNoConfig) {
 		return loaders.OpenSafetensors(path)
 	}

@@ -28,6 +28,7 @@ type modelFlags struct {
 	check    string
 	force    bool
 	drop     []string
+	read     bool
 	// deterministic asks for the same bits however a text is cut.
 	deterministic bool
 }
@@ -43,6 +44,7 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.check, "check", "", "verify the graph between passes and the weights for NaN; --check=nan: look at every value that is computed, too")
 	fs.Lookup("check").NoOptDefVal = "graph"
 	fs.BoolVar(&f.deterministic, "deterministic", false, "the same bits however a text is cut, for models of F32, F16 or BF16 alone too (about half the speed); others have them anyway")
+	fs.BoolVar(&f.read, "read", false, "read the weights into memory instead of mapping their files: faster from disks over a network")
 	fs.StringSliceVar(&f.drop, "drop", nil, "parts to leave out and never read: ffn, attn, head, embed")
 	fs.BoolVar(&f.force, "force", false, "open a model that the machine's memory cannot hold")
 }
@@ -52,7 +54,7 @@ const maxThreads = 1024
 
 // options checks the flags and returns them as engine options.
 func (f *modelFlags) options() (o engine.Options, err error) {
-	o = engine.Options{Backend: f.backend, Threads: f.threads, Context: f.context, Overcommit: f.force, Deterministic: f.deterministic, Drop: f.drop}
+	o = engine.Options{Backend: f.backend, Threads: f.threads, Context: f.context, Overcommit: f.force, Deterministic: f.deterministic, Drop: f.drop, Read: f.read}
 	for _, part := range f.drop {
 		if !isOneOf(part, engine.Parts()) {
 			return o, usagef("--drop is %q, want one or more of %s", part, strings.Join(engine.Parts(), ", "))
