@@ -73,6 +73,12 @@ func (f *chatFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if f.schema == "-" || f.grammar == "-" {
+		return usagef("standard input is the conversation: --json-schema and --grammar want a file")
+	}
+	if err := f.constraintFlags.read(cmd, &gen); err != nil {
+		return err
+	}
 	path, err := modelArg(cmd, args)
 	if err != nil {
 		return err

@@ -58,3 +58,15 @@ func TestConstrainedRefuses(t *testing.T) {
 	refused(t, exitUsage, []string{"run", "--json-schema", "-"}, "standard input")
 	refused(t, exitUsage, []string{"chat", good, "--json-schema", "-"}, "standard input")
 }
+
+// In a chat every answer begins the grammar anew.
+func TestConstrainedChat(t *testing.T) {
+	path := chatChain(t, "▁well", "<turn|>")
+	file := filepath.Join(t.TempDir(), "g.gbnf")
+	if err := os.WriteFile(file, []byte(`root ::= "a" "b"{2}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := cli(t, "one\ntwo\n", "chat", path, "--temp", "0", "--grammar", file); r.code != 0 || r.out != "abb\nabb\n" {
+		t.Errorf("exit %d, %q, %q", r.code, r.out, r.err)
+	}
+}
