@@ -28,6 +28,12 @@ type GenerateOptions struct {
 	// likely ones beside it; Top above 0 implies Logprobs.
 	Logprobs bool
 	Top      int
+	// Drafter proposes tokens that Session.Generate then computes together: the
+	// same answer in fewer steps. An Answer by itself does not look at it.
+	// DraftTokens is how many it proposes for a step at most, 0 is
+	// DefaultDraftTokens.
+	Drafter     Drafter
+	DraftTokens int
 }
 
 // NoToken is the ID of a Token that only carries text.
@@ -142,7 +148,12 @@ func (a *Answer) Reason() StopReason { return a.reason }
 // appends the token to its text, unless it is NoToken. After Next has made the
 // answer Done, or has failed, it must not be called again.
 func (a *Answer) Next(logits []float32, history []int32) (Token, error) {
-	id, err := a.sampler.Pick(logits, history)
+	return a.next(logits, history, nil)
+}
+
+// next is Next where prop, unless it is nil, was proposed.
+func (a *Answer) next(logits []float32, history []int32, prop *proposal) (Token, error) {
+	id, err := a.sampler.verify(logits, history, prop)
 	if err != nil {
 		return Token{ID: NoToken}, err
 	}

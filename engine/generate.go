@@ -24,7 +24,7 @@ import (
 // Leaving the loop early keeps all tokens yielded so far.
 func (s *Session) Generate(ctx context.Context, o GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		s.stats.Generated, s.stats.GenerateTime, s.stats.FirstToken = 0, 0, 0
+		s.stats = Stats{Prompt: s.stats.Prompt, Cached: s.stats.Cached, PromptTime: s.stats.PromptTime}
 		s.reason, s.answered = StopNone, true
 		start := time.Now() // moved on by the time the caller takes
 		fail := func(err error) {
@@ -43,32 +43,56 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions) iter.Seq2[Tok
 			fail(err)
 			return
 		}
-		for !a.Done() {
-			if err := s.ready(ctx); err != nil {
+		var p *speculation
+		if o.Drafter != nil {
+			if p, err = newSpeculation(o); err != nil {
 				fail(err)
 				return
 			}
-			tok, err := a.Next(s.logits, s.tokens)
+		}
+		for !a.Done() {
+			toks, err := s.choose(ctx, a, p)
 			if err != nil {
 				fail(err)
 				return
 			}
-			s.reason = a.Reason()
-			if tok.ID != NoToken {
-				s.tokens = append(s.tokens, tok.ID)
-				s.stats.Generated++
+			for i, tok := range toks {
+				if i == len(toks)-1 {
+					s.reason = a.Reason()
+				}
+				if tok.ID != NoToken {
+					s.tokens = append(s.tokens, tok.ID)
+					s.stats.Generated++
+				}
+				s.stats.GenerateTime = time.Since(start)
+				if s.stats.FirstToken == 0 {
+					s.stats.FirstToken = s.stats.GenerateTime
+				}
+				if (tok.ID != NoToken || tok.Text != "") && !yield(tok, nil) {
+					s.settle()
+					return
+				}
+				start = start.Add(time.Since(start) - s.stats.GenerateTime)
 			}
-			s.stats.GenerateTime = time.Since(start)
-			if s.stats.FirstToken == 0 {
-				s.stats.FirstToken = s.stats.GenerateTime
-			}
-			if (tok.ID != NoToken || tok.Text != "") && !yield(tok, nil) {
-				return
-			}
-			start = start.Add(time.Since(start) - s.stats.GenerateTime)
 		}
 		s.reason = a.Reason()
 	}
+}
+
+// choose returns the next token, or several where they were proposed.
+func (s *Session) choose(ctx context.Context, a *Answer, p *speculation) ([]Token, error) {
+	if p != nil && s.Logits() == nil && s.seq.Len() == len(s.tokens)-1 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return s.speculate(ctx, a, p)
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	tok, err := a.Next(s.logits, s.tokens)
+	s.one[0] = tok
+	return s.one[:], err
 }
 
 // ready computes what is needed for the logits after the last token.
@@ -106,6 +130,22 @@ type Stats struct {
 	PromptTime   time.Duration // computing the prompt
 	FirstToken   time.Duration // from the start of Generate to its first token
 	GenerateTime time.Duration // all of Generate but the caller's own time
+
+	// With a Drafter:
+	Steps     int           // of the model after the first token
+	Drafted   int           // tokens proposed
+	Accepted  int           // of these, the ones that were right
+	DraftTime time.Duration // spent on proposing
+	PlainStep time.Duration // a step without proposals, measured now and then
+}
+
+// Gain returns how many times as long the answer would have taken without a
+// Drafter, by the time of the steps without proposals; 0 when it is not known.
+func (s Stats) Gain() float64 {
+	if s.PlainStep == 0 || s.GenerateTime <= s.FirstToken || s.Generated < 2 {
+		return 0
+	}
+	return float64(s.PlainStep) * float64(s.Generated-1) / float64(s.GenerateTime-s.FirstToken)
 }
 
 // PromptRate returns the prompt tokens computed per second, 0 when none were.

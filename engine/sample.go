@@ -116,6 +116,8 @@ type Sampler struct {
 	chosen   []int32         // those that were
 	pool     *sync.Pool      // of *scratch
 	*scratch                 // during Pick
+	target   []candidate     // of verify: p
+	minus    []float64       // of verify: q by token, 0 between calls
 }
 
 // scratch is what choosing a token needs for the time of it: up to 25 bytes for
@@ -213,40 +215,56 @@ func (s *Sampler) Pick(logits []float32, history []int32) (int32, error) {
 	s.borrow()
 	defer s.giveBack()
 	id, err := s.pick(logits, history)
-	if err == nil && s.o.Constraint != nil {
-		err = s.o.Constraint.Accept(id)
+	if err == nil {
+		err = s.take(id)
 	}
-	if err == nil && s.counts != nil {
+	return id, err
+}
+
+// take notes that a token was chosen.
+func (s *Sampler) take(id int32) error {
+	if s.o.Constraint != nil {
+		if err := s.o.Constraint.Accept(id); err != nil {
+			return err
+		}
+	}
+	if s.counts != nil {
 		if s.counts[id] == 0 {
 			s.chosen = append(s.chosen, id)
 		}
 		s.counts[id]++
 	}
-	return id, err
+	return nil
 }
 
 func (s *Sampler) pick(logits []float32, history []int32) (int32, error) {
-	x := s.adjust(logits, history)
-	if s.o.Constraint != nil {
-		var err error
-		if x, err = s.mask(x); err != nil {
-			return -1, err
-		}
-	}
-	best := argmax(x)
-	if best < 0 || math.IsInf(float64(x[best]), -1) {
-		if s.o.Constraint != nil {
-			return -1, fmt.Errorf("%w: what the constraint allows is suppressed by a bias or by the vocabulary", ErrNoToken)
-		}
-		return -1, ErrNoToken
-	}
-	if s.o.Temperature == 0 {
-		return best, nil
+	x, best, err := s.prepare(logits, history)
+	if err != nil || s.o.Temperature == 0 {
+		return best, err
 	}
 	if !s.selects() {
 		return s.drawAll(x, x[best]), nil
 	}
 	return s.drawCandidates(s.choose(x, x[best]), x[best]), nil
+}
+
+// prepare returns the logits as they are chosen from, and the largest one's
+// token.
+func (s *Sampler) prepare(logits []float32, history []int32) (x []float32, best int32, err error) {
+	x = s.adjust(logits, history)
+	if s.o.Constraint != nil {
+		if x, err = s.mask(x); err != nil {
+			return nil, -1, err
+		}
+	}
+	best = argmax(x)
+	if best < 0 || math.IsInf(float64(x[best]), -1) {
+		if s.o.Constraint != nil {
+			return nil, -1, fmt.Errorf("%w: what the constraint allows is suppressed by a bias or by the vocabulary", ErrNoToken)
+		}
+		return nil, -1, ErrNoToken
+	}
+	return x, best, nil
 }
 
 // adjust returns the logits after biases, suppressed ids and penalty.

@@ -24,6 +24,7 @@ type Session struct {
 	logits []float32
 	at     int // length of text the logits belong to, 0 = none
 	item   [1]Item
+	one    [1]Token
 
 	stats    Stats
 	reason   StopReason
