@@ -12,8 +12,10 @@ const haveAsm = true
 
 func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
 	switch {
+	case !features.avx512 && features.avx2 && formats[w.Type].act == graph.F32:
+		mulFloatAVX2(y, ldy, w, x, ldx, T, lo, hi)
 	case !features.avx512 && features.avx2:
-		mulAVX2(y, ldy, w, x, ldx, T, lo, hi, scratch)
+		mulDecoded(y, ldy, w, x, ldx, T, lo, hi, scratch)
 	case !features.avx512:
 		mulGeneric(y, ldy, w, x, ldx, T, lo, hi)
 	case T < w.panelFrom() && formats[w.Type].act != graph.F32:
@@ -46,8 +48,8 @@ var panelFroms = [graph.Q8]uint8{
 
 func scratchBytes(w *Mat, T int) int {
 	if !features.avx512 {
-		if features.avx2 {
-			return scratchAVX2(w, T)
+		if features.avx2 && formats[w.Type].act != graph.F32 {
+			return scratchDecoded(w, T)
 		}
 		return 0
 	}
@@ -93,5 +95,3 @@ func quantizeRow(t graph.DType, dst []byte, x []float32) {
 		quantizeQ8KAVX2(&a)
 	}
 }
-
-func ptr[T any](s []T, i int) unsafe.Pointer { return unsafe.Pointer(&s[i]) }

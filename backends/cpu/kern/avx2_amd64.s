@@ -4,312 +4,2679 @@
 
 #include "textflag.h"
 
-// func dotT1AVX2(a *dotArgs)
-// Requires: AVX, AVX2, FMA3
-TEXT ·dotT1AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
+// func dot32T1AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot32T1AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
 	MOVQ         (AX), CX
 	MOVQ         8(AX), DX
-	MOVQ         64(AX), BX
-	MOVQ         16(AX), SI
-	MOVQ         24(AX), DI
-	MOVQ         32(AX), DI
-	MOVQ         40(AX), R8
+	MOVQ         32(AX), BX
+	MOVQ         40(AX), SI
+	MOVQ         48(AX), SI
+	MOVQ         72(AX), DI
 	VPBROADCASTD ones16<>+0(SB), Y0
-	VMOVDQU      halves<>+0(SB), Y1
-	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
 
-block:
-	VMOVDQU      (CX), Y3
-	VPABSB       Y3, Y4
-	VBROADCASTSD (DX), Y5
-	VPERMPS      Y5, Y1, Y5
-	VMOVDQU      (SI), Y6
-	VPSIGNB      Y3, Y6, Y6
-	VPMADDUBSW   Y6, Y4, Y6
-	VPMADDWD     Y0, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VBROADCASTSS (DI), Y3
-	VMULPS       Y5, Y3, Y3
-	VFMADD231PS  Y3, Y6, Y2
-	ADDQ         $+32, CX
-	ADDQ         $+8, DX
-	ADDQ         $+32, SI
-	ADDQ         $+4, DI
-	DECQ         BX
-	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
-	MOVQ         CX, AX
-	VEXTRACTF128 $0x01, Y2, X6
-	VADDPS       X6, X2, X2
-	VPERMILPS    $0x0e, X2, X6
-	VADDPS       X6, X2, X2
-	VPERMILPS    $0x01, X2, X6
-	VADDPS       X6, X2, X2
-	VMOVSS       X2, (AX)
+group:
+	VMOVDQU        (CX), Y4
+	VPABSB         Y4, Y5
+	VMOVDQU        (BX), Y2
+	VPSIGNB        Y4, Y2, Y2
+	VPMADDUBSW     Y2, Y5, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        32(CX), Y4
+	VPABSB         Y4, Y5
+	VMOVDQU        32(BX), Y6
+	VPSIGNB        Y4, Y6, Y6
+	VPMADDUBSW     Y6, Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VSHUFPS        $0x88, Y6, Y2, Y4
+	VSHUFPS        $0xdd, Y6, Y2, Y1
+	VPADDD         Y4, Y1, Y1
+	VMOVDQU        64(CX), Y4
+	VPABSB         Y4, Y5
+	VMOVDQU        64(BX), Y2
+	VPSIGNB        Y4, Y2, Y2
+	VPMADDUBSW     Y2, Y5, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        96(CX), Y4
+	VPABSB         Y4, Y5
+	VMOVDQU        96(BX), Y6
+	VPSIGNB        Y4, Y6, Y6
+	VPMADDUBSW     Y6, Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VSHUFPS        $0x88, Y6, Y2, Y4
+	VSHUFPS        $0xdd, Y6, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VSHUFPS        $0x88, Y2, Y1, Y4
+	VSHUFPS        $0xdd, Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTF128 (DX), Y4
+	VEXTRACTI128   $0x01, Y1, X6
+	VPADDD         X6, X1, X6
+	VCVTDQ2PS      X6, X6
+	VMULPS         X4, X6, X6
+	VMULPS         (SI), X6, X6
+	VADDPS         X6, X3, X3
+	SUBQ           $-128, CX
+	ADDQ           $+16, DX
+	ADDQ           $+16, SI
+	ADDQ           $+128, BX
+	DECQ           DI
+	JNZ            group
+	MOVQ           56(AX), CX
+	MOVQ           64(AX), DX
+	VMOVSHDUP      X3, X6
+	VADDSS         X6, X3, X5
+	VPERMILPS      $0xaa, X3, X6
+	VADDSS         X6, X5, X5
+	VPERMILPS      $0xff, X3, X6
+	VADDSS         X6, X5, X5
+	VMOVSS         X5, (CX)
+	MOVQ           88(AX), CX
+	ADDQ           CX, (AX)
+	ADDQ           CX, 8(AX)
+	ADDQ           $0x04, 56(AX)
+	DECQ           80(AX)
+	JNZ            row
 	VZEROUPPER
 	RET
 
 DATA ones16<>+0(SB)/8, $0x0000000000010001
 GLOBL ones16<>(SB), RODATA|NOPTR, $8
 
-DATA halves<>+0(SB)/8, $0x0000000000000000
-DATA halves<>+8(SB)/8, $0x0000000000000000
-DATA halves<>+16(SB)/8, $0x0000000100000001
-DATA halves<>+24(SB)/8, $0x0000000100000001
-GLOBL halves<>(SB), RODATA|NOPTR, $32
+// func dot256T1AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot256T1AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
 
-// func dotT2AVX2(a *dotArgs)
-// Requires: AVX, AVX2, FMA3
-TEXT ·dotT2AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
+row:
+	MOVQ    (AX), CX
+	MOVQ    8(AX), DX
+	MOVQ    24(AX), BX
+	MOVQ    32(AX), SI
+	MOVQ    40(AX), DI
+	MOVQ    48(AX), DI
+	MOVQ    72(AX), R8
+	VMOVDQU halves16<>+0(SB), Y0
+	VXORPS  X1, X1, X1
+
+block:
+	VMOVDQU      (CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD (DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      (SI), Y2
+	VPSIGNB      Y3, Y2, Y2
+	VPMADDUBSW   Y2, Y4, Y2
+	VPMADDWD     Y6, Y2, Y2
+	VMOVDQU      32(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 4(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      32(SI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      64(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 8(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      64(SI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      96(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 12(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      96(SI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      128(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 16(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      128(SI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      160(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 20(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      160(SI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      192(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 24(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      192(SI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      224(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 28(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      224(SI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y5
+	VSHUFPS      $0xdd, Y2, Y2, Y2
+	VPADDD       Y5, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y5
+	VSHUFPS      $0xdd, Y2, Y2, Y2
+	VPADDD       Y5, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X5
+	VPADDD       X5, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS (BX), X4
+	VMULPS       X4, X2, X5
+	VMULPS       (DI), X5, X5
+	VADDPS       X5, X1, X1
+	ADDQ         $+256, CX
+	ADDQ         $+32, DX
+	ADDQ         $+8, BX
+	ADDQ         $+16, DI
+	ADDQ         $+256, SI
+	DECQ         R8
+	JNZ          block
+	MOVQ         56(AX), CX
+	MOVQ         64(AX), DX
+	VMOVSS       X1, (CX)
+	MOVQ         88(AX), CX
+	ADDQ         CX, (AX)
+	ADDQ         CX, 8(AX)
+	ADDQ         CX, 24(AX)
+	ADDQ         $0x04, 56(AX)
+	DECQ         80(AX)
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA halves16<>+0(SB)/8, $0x0100010001000100
+DATA halves16<>+8(SB)/8, $0x0100010001000100
+DATA halves16<>+16(SB)/8, $0x0302030203020302
+DATA halves16<>+24(SB)/8, $0x0302030203020302
+GLOBL halves16<>(SB), RODATA|NOPTR, $32
+
+// func dot32MinT1AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot32MinT1AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
 	MOVQ         (AX), CX
 	MOVQ         8(AX), DX
-	MOVQ         64(AX), BX
-	MOVQ         16(AX), SI
-	MOVQ         24(AX), DI
-	MOVQ         32(AX), R8
-	MOVQ         40(AX), R9
+	MOVQ         16(AX), BX
+	MOVQ         32(AX), SI
+	MOVQ         40(AX), DI
+	MOVQ         48(AX), DI
+	MOVQ         72(AX), R8
 	VPBROADCASTD ones16<>+0(SB), Y0
-	VMOVDQU      halves<>+0(SB), Y1
-	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
+
+group:
+	VMOVDQU        (CX), Y4
+	VPABSB         Y4, Y5
+	VMOVDQU        (SI), Y2
+	VPSIGNB        Y4, Y2, Y2
+	VPMADDUBSW     Y2, Y5, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        32(CX), Y4
+	VPABSB         Y4, Y5
+	VMOVDQU        32(SI), Y6
+	VPSIGNB        Y4, Y6, Y6
+	VPMADDUBSW     Y6, Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VSHUFPS        $0x88, Y6, Y2, Y4
+	VSHUFPS        $0xdd, Y6, Y2, Y1
+	VPADDD         Y4, Y1, Y1
+	VMOVDQU        64(CX), Y4
+	VPABSB         Y4, Y5
+	VMOVDQU        64(SI), Y2
+	VPSIGNB        Y4, Y2, Y2
+	VPMADDUBSW     Y2, Y5, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        96(CX), Y4
+	VPABSB         Y4, Y5
+	VMOVDQU        96(SI), Y6
+	VPSIGNB        Y4, Y6, Y6
+	VPMADDUBSW     Y6, Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VSHUFPS        $0x88, Y6, Y2, Y4
+	VSHUFPS        $0xdd, Y6, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VSHUFPS        $0x88, Y2, Y1, Y4
+	VSHUFPS        $0xdd, Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTF128 (DX), Y4
+	VBROADCASTF128 (BX), Y5
+	VEXTRACTI128   $0x01, Y1, X6
+	VPADDD         X6, X1, X6
+	VCVTDQ2PS      X6, X6
+	VMULPS         X4, X6, X6
+	VMULPS         16(DI), X5, X4
+	VADDPS         X4, X6, X6
+	VMULPS         (DI), X6, X6
+	VADDPS         X6, X3, X3
+	SUBQ           $-128, CX
+	ADDQ           $+16, DX
+	ADDQ           $+16, BX
+	ADDQ           $+32, DI
+	ADDQ           $+128, SI
+	DECQ           R8
+	JNZ            group
+	MOVQ           56(AX), CX
+	MOVQ           64(AX), DX
+	VMOVSHDUP      X3, X6
+	VADDSS         X6, X3, X5
+	VPERMILPS      $0xaa, X3, X6
+	VADDSS         X6, X5, X5
+	VPERMILPS      $0xff, X3, X6
+	VADDSS         X6, X5, X5
+	VMOVSS         X5, (CX)
+	MOVQ           88(AX), CX
+	ADDQ           CX, (AX)
+	ADDQ           CX, 8(AX)
+	ADDQ           CX, 16(AX)
+	ADDQ           $0x04, 56(AX)
+	DECQ           80(AX)
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func dot256MinT1AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot256MinT1AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ    (AX), CX
+	MOVQ    8(AX), DX
+	MOVQ    16(AX), BX
+	MOVQ    24(AX), SI
+	MOVQ    32(AX), DI
+	MOVQ    40(AX), R8
+	MOVQ    48(AX), R8
+	MOVQ    72(AX), R9
+	VMOVDQU halves16<>+0(SB), Y0
+	VXORPS  X1, X1, X1
+
+block:
+	VMOVDQU      (CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD (DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      (DI), Y2
+	VPSIGNB      Y3, Y2, Y2
+	VPMADDUBSW   Y2, Y4, Y2
+	VPMADDWD     Y6, Y2, Y2
+	VMOVDQU      32(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 4(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      32(DI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      64(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 8(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      64(DI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      96(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 12(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      96(DI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      128(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 16(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      128(DI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      160(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 20(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      160(DI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      192(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 24(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      192(DI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VMOVDQU      224(CX), Y3
+	VPABSB       Y3, Y4
+	VPBROADCASTD 28(DX), Y6
+	VPSHUFB      Y0, Y6, Y6
+	VMOVDQU      224(DI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y5
+	VSHUFPS      $0xdd, Y2, Y2, Y2
+	VPADDD       Y5, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y5
+	VSHUFPS      $0xdd, Y2, Y2, Y2
+	VPADDD       Y5, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X5
+	VPADDD       X5, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS (SI), X4
+	VMULPS       X4, X2, X5
+	VMOVDQU      (BX), Y3
+	VPMADDWD     16(R8), Y3, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y4
+	VSHUFPS      $0xdd, Y2, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y4
+	VSHUFPS      $0xdd, Y2, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X4
+	VPADDD       X4, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS 4(SI), X4
+	VMULPS       X4, X2, X4
+	VSUBPS       X4, X5, X5
+	VMULPS       (R8), X5, X5
+	VADDPS       X5, X1, X1
+	ADDQ         $+256, CX
+	ADDQ         $+32, DX
+	ADDQ         $+32, BX
+	ADDQ         $+8, SI
+	ADDQ         $+48, R8
+	ADDQ         $+256, DI
+	DECQ         R9
+	JNZ          block
+	MOVQ         56(AX), CX
+	MOVQ         64(AX), DX
+	VMOVSS       X1, (CX)
+	MOVQ         88(AX), CX
+	ADDQ         CX, (AX)
+	ADDQ         CX, 8(AX)
+	ADDQ         CX, 16(AX)
+	ADDQ         CX, 24(AX)
+	ADDQ         $0x04, 56(AX)
+	DECQ         80(AX)
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func dot32T2AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot32T2AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         32(AX), BX
+	MOVQ         40(AX), SI
+	MOVQ         48(AX), DI
+	MOVQ         72(AX), R8
+	VPBROADCASTD ones16<>+0(SB), Y0
+	VXORPS       Y5, Y5, Y5
+
+group:
+	VMOVDQU        (CX), Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        (BX), Y2
+	VPSIGNB        Y6, Y2, Y2
+	VPMADDUBSW     Y2, Y7, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        (BX)(SI*1), Y4
+	VPSIGNB        Y6, Y4, Y4
+	VPMADDUBSW     Y4, Y7, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        32(CX), Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        32(BX), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y2, Y9
+	VSHUFPS        $0xdd, Y8, Y2, Y1
+	VPADDD         Y9, Y1, Y1
+	VMOVDQU        32(BX)(SI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y4, Y9
+	VSHUFPS        $0xdd, Y8, Y4, Y3
+	VPADDD         Y9, Y3, Y3
+	VMOVDQU        64(CX), Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        64(BX), Y2
+	VPSIGNB        Y6, Y2, Y2
+	VPMADDUBSW     Y2, Y7, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        64(BX)(SI*1), Y4
+	VPSIGNB        Y6, Y4, Y4
+	VPMADDUBSW     Y4, Y7, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        96(CX), Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        96(BX), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y2, Y9
+	VSHUFPS        $0xdd, Y8, Y2, Y2
+	VPADDD         Y9, Y2, Y2
+	VSHUFPS        $0x88, Y2, Y1, Y9
+	VSHUFPS        $0xdd, Y2, Y1, Y1
+	VPADDD         Y9, Y1, Y1
+	VMOVDQU        96(BX)(SI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y4, Y9
+	VSHUFPS        $0xdd, Y8, Y4, Y4
+	VPADDD         Y9, Y4, Y4
+	VSHUFPS        $0x88, Y4, Y3, Y9
+	VSHUFPS        $0xdd, Y4, Y3, Y3
+	VPADDD         Y9, Y3, Y3
+	VBROADCASTF128 (DX), Y6
+	VPERM2I128     $0x21, Y3, Y1, Y8
+	VPBLENDD       $0xf0, Y3, Y1, Y1
+	VPADDD         Y8, Y1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y6, Y1, Y1
+	VMULPS         (DI), Y1, Y1
+	VADDPS         Y1, Y5, Y5
+	SUBQ           $-128, CX
+	ADDQ           $+16, DX
+	ADDQ           $+32, DI
+	ADDQ           $+128, BX
+	DECQ           R8
+	JNZ            group
+	MOVQ           56(AX), CX
+	MOVQ           64(AX), DX
+	VMOVSHDUP      X5, X8
+	VADDSS         X8, X5, X7
+	VPERMILPS      $0xaa, X5, X8
+	VADDSS         X8, X7, X7
+	VPERMILPS      $0xff, X5, X8
+	VADDSS         X8, X7, X7
+	VMOVSS         X7, (CX)
+	VEXTRACTF128   $0x01, Y5, X5
+	VMOVSHDUP      X5, X8
+	VADDSS         X8, X5, X7
+	VPERMILPS      $0xaa, X5, X8
+	VADDSS         X8, X7, X7
+	VPERMILPS      $0xff, X5, X8
+	VADDSS         X8, X7, X7
+	VMOVSS         X7, (CX)(DX*1)
+	MOVQ           88(AX), CX
+	ADDQ           CX, (AX)
+	ADDQ           CX, 8(AX)
+	ADDQ           $0x04, 56(AX)
+	DECQ           80(AX)
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func dot256T2AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot256T2AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ    (AX), CX
+	MOVQ    8(AX), DX
+	MOVQ    24(AX), BX
+	MOVQ    32(AX), SI
+	MOVQ    40(AX), DI
+	MOVQ    48(AX), R8
+	MOVQ    72(AX), R9
+	VMOVDQU halves16<>+0(SB), Y0
+	VXORPS  X1, X1, X1
 
 block:
 	VMOVDQU      (CX), Y4
 	VPABSB       Y4, Y5
-	VBROADCASTSD (DX), Y6
-	VPERMPS      Y6, Y1, Y6
-	VMOVDQU      (SI), Y7
-	VPSIGNB      Y4, Y7, Y7
-	VPMADDUBSW   Y7, Y5, Y7
-	VPMADDWD     Y0, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS (R8), Y8
-	VMULPS       Y6, Y8, Y8
-	VFMADD231PS  Y8, Y7, Y2
-	VMOVDQU      (SI)(DI*1), Y7
-	VPSIGNB      Y4, Y7, Y7
-	VPMADDUBSW   Y7, Y5, Y7
-	VPMADDWD     Y0, Y7, Y7
-	VCVTDQ2PS    Y7, Y7
-	VBROADCASTSS (R8)(R9*1), Y8
-	VMULPS       Y6, Y8, Y8
-	VFMADD231PS  Y8, Y7, Y3
-	ADDQ         $+32, CX
-	ADDQ         $+8, DX
-	ADDQ         $+32, SI
-	ADDQ         $+4, R8
-	DECQ         BX
+	VPBROADCASTD (DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      (SI), Y2
+	VPSIGNB      Y4, Y2, Y2
+	VPMADDUBSW   Y2, Y5, Y2
+	VPMADDWD     Y7, Y2, Y2
+	VMOVDQU      (SI)(DI*1), Y3
+	VPSIGNB      Y4, Y3, Y3
+	VPMADDUBSW   Y3, Y5, Y3
+	VPMADDWD     Y7, Y3, Y3
+	VMOVDQU      32(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 4(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      32(SI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      32(SI)(DI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      64(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 8(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      64(SI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      64(SI)(DI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      96(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 12(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      96(SI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      96(SI)(DI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      128(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 16(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      128(SI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      128(SI)(DI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      160(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 20(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      160(SI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      160(SI)(DI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      192(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 24(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      192(SI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      192(SI)(DI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      224(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 28(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      224(SI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      224(SI)(DI*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VSHUFPS      $0x88, Y3, Y2, Y6
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDD       Y6, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y6
+	VSHUFPS      $0xdd, Y2, Y2, Y2
+	VPADDD       Y6, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X6
+	VPADDD       X6, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS (BX), X5
+	VMULPS       X5, X2, X6
+	VMULPS       (R8), X6, X6
+	VADDPS       X6, X1, X1
+	ADDQ         $+256, CX
+	ADDQ         $+32, DX
+	ADDQ         $+8, BX
+	ADDQ         $+16, R8
+	ADDQ         $+256, SI
+	DECQ         R9
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
-	VEXTRACTF128 $0x01, Y2, X7
-	VADDPS       X7, X2, X2
-	VPERMILPS    $0x0e, X2, X7
-	VADDPS       X7, X2, X2
-	VPERMILPS    $0x01, X2, X7
-	VADDPS       X7, X2, X2
-	VMOVSS       X2, (CX)
-	VEXTRACTF128 $0x01, Y3, X7
-	VADDPS       X7, X3, X3
-	VPERMILPS    $0x0e, X3, X7
-	VADDPS       X7, X3, X3
-	VPERMILPS    $0x01, X3, X7
-	VADDPS       X7, X3, X3
-	VMOVSS       X3, (CX)(AX*1)
+	MOVQ         56(AX), CX
+	MOVQ         64(AX), DX
+	VMOVSS       X1, (CX)
+	VEXTRACTPS   $0x01, X1, (CX)(DX*1)
+	MOVQ         88(AX), CX
+	ADDQ         CX, (AX)
+	ADDQ         CX, 8(AX)
+	ADDQ         CX, 24(AX)
+	ADDQ         $0x04, 56(AX)
+	DECQ         80(AX)
+	JNZ          row
 	VZEROUPPER
 	RET
 
-// func dotT3AVX2(a *dotArgs)
-// Requires: AVX, AVX2, FMA3
-TEXT ·dotT3AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
+// func dot32MinT2AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot32MinT2AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
 	MOVQ         (AX), CX
 	MOVQ         8(AX), DX
-	MOVQ         64(AX), BX
-	MOVQ         16(AX), SI
-	MOVQ         24(AX), DI
-	MOVQ         32(AX), R8
-	MOVQ         40(AX), R9
+	MOVQ         16(AX), BX
+	MOVQ         32(AX), SI
+	MOVQ         40(AX), DI
+	MOVQ         48(AX), R8
+	MOVQ         72(AX), R9
 	VPBROADCASTD ones16<>+0(SB), Y0
-	VMOVDQU      halves<>+0(SB), Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+
+group:
+	VMOVDQU        (CX), Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        (SI), Y2
+	VPSIGNB        Y6, Y2, Y2
+	VPMADDUBSW     Y2, Y7, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        (SI)(DI*1), Y4
+	VPSIGNB        Y6, Y4, Y4
+	VPMADDUBSW     Y4, Y7, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        32(CX), Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        32(SI), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y2, Y9
+	VSHUFPS        $0xdd, Y8, Y2, Y1
+	VPADDD         Y9, Y1, Y1
+	VMOVDQU        32(SI)(DI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y4, Y9
+	VSHUFPS        $0xdd, Y8, Y4, Y3
+	VPADDD         Y9, Y3, Y3
+	VMOVDQU        64(CX), Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        64(SI), Y2
+	VPSIGNB        Y6, Y2, Y2
+	VPMADDUBSW     Y2, Y7, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        64(SI)(DI*1), Y4
+	VPSIGNB        Y6, Y4, Y4
+	VPMADDUBSW     Y4, Y7, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        96(CX), Y6
+	VPABSB         Y6, Y7
+	VMOVDQU        96(SI), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y2, Y9
+	VSHUFPS        $0xdd, Y8, Y2, Y2
+	VPADDD         Y9, Y2, Y2
+	VSHUFPS        $0x88, Y2, Y1, Y9
+	VSHUFPS        $0xdd, Y2, Y1, Y1
+	VPADDD         Y9, Y1, Y1
+	VMOVDQU        96(SI)(DI*1), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y4, Y9
+	VSHUFPS        $0xdd, Y8, Y4, Y4
+	VPADDD         Y9, Y4, Y4
+	VSHUFPS        $0x88, Y4, Y3, Y9
+	VSHUFPS        $0xdd, Y4, Y3, Y3
+	VPADDD         Y9, Y3, Y3
+	VBROADCASTF128 (DX), Y6
+	VBROADCASTF128 (BX), Y7
+	VPERM2I128     $0x21, Y3, Y1, Y8
+	VPBLENDD       $0xf0, Y3, Y1, Y1
+	VPADDD         Y8, Y1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y6, Y1, Y1
+	VMULPS         32(R8), Y7, Y9
+	VADDPS         Y9, Y1, Y1
+	VMULPS         (R8), Y1, Y1
+	VADDPS         Y1, Y5, Y5
+	SUBQ           $-128, CX
+	ADDQ           $+16, DX
+	ADDQ           $+16, BX
+	ADDQ           $+64, R8
+	ADDQ           $+128, SI
+	DECQ           R9
+	JNZ            group
+	MOVQ           56(AX), CX
+	MOVQ           64(AX), DX
+	VMOVSHDUP      X5, X8
+	VADDSS         X8, X5, X7
+	VPERMILPS      $0xaa, X5, X8
+	VADDSS         X8, X7, X7
+	VPERMILPS      $0xff, X5, X8
+	VADDSS         X8, X7, X7
+	VMOVSS         X7, (CX)
+	VEXTRACTF128   $0x01, Y5, X5
+	VMOVSHDUP      X5, X8
+	VADDSS         X8, X5, X7
+	VPERMILPS      $0xaa, X5, X8
+	VADDSS         X8, X7, X7
+	VPERMILPS      $0xff, X5, X8
+	VADDSS         X8, X7, X7
+	VMOVSS         X7, (CX)(DX*1)
+	MOVQ           88(AX), CX
+	ADDQ           CX, (AX)
+	ADDQ           CX, 8(AX)
+	ADDQ           CX, 16(AX)
+	ADDQ           $0x04, 56(AX)
+	DECQ           80(AX)
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func dot256MinT2AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot256MinT2AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ    (AX), CX
+	MOVQ    8(AX), DX
+	MOVQ    16(AX), BX
+	MOVQ    24(AX), SI
+	MOVQ    32(AX), DI
+	MOVQ    40(AX), R8
+	MOVQ    48(AX), R9
+	MOVQ    72(AX), R10
+	VMOVDQU halves16<>+0(SB), Y0
+	VXORPS  X1, X1, X1
+
+block:
+	VMOVDQU      (CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD (DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      (DI), Y2
+	VPSIGNB      Y4, Y2, Y2
+	VPMADDUBSW   Y2, Y5, Y2
+	VPMADDWD     Y7, Y2, Y2
+	VMOVDQU      (DI)(R8*1), Y3
+	VPSIGNB      Y4, Y3, Y3
+	VPMADDUBSW   Y3, Y5, Y3
+	VPMADDWD     Y7, Y3, Y3
+	VMOVDQU      32(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 4(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      32(DI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      32(DI)(R8*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      64(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 8(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      64(DI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      64(DI)(R8*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      96(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 12(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      96(DI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      96(DI)(R8*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      128(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 16(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      128(DI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      128(DI)(R8*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      160(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 20(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      160(DI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      160(DI)(R8*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      192(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 24(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      192(DI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      192(DI)(R8*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VMOVDQU      224(CX), Y4
+	VPABSB       Y4, Y5
+	VPBROADCASTD 28(DX), Y7
+	VPSHUFB      Y0, Y7, Y7
+	VMOVDQU      224(DI), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      224(DI)(R8*1), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y3, Y3
+	VSHUFPS      $0x88, Y3, Y2, Y6
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDD       Y6, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y6
+	VSHUFPS      $0xdd, Y2, Y2, Y2
+	VPADDD       Y6, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X6
+	VPADDD       X6, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS (SI), X5
+	VMULPS       X5, X2, X6
+	VMOVDQU      (BX), Y4
+	VPMADDWD     16(R9), Y4, Y2
+	VPMADDWD     48(R9), Y4, Y3
+	VSHUFPS      $0x88, Y3, Y2, Y5
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDD       Y5, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y5
+	VSHUFPS      $0xdd, Y2, Y2, Y2
+	VPADDD       Y5, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X5
+	VPADDD       X5, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS 4(SI), X5
+	VMULPS       X5, X2, X5
+	VSUBPS       X5, X6, X6
+	VMULPS       (R9), X6, X6
+	VADDPS       X6, X1, X1
+	ADDQ         $+256, CX
+	ADDQ         $+32, DX
+	ADDQ         $+32, BX
+	ADDQ         $+8, SI
+	ADDQ         $+80, R9
+	ADDQ         $+256, DI
+	DECQ         R10
+	JNZ          block
+	MOVQ         56(AX), CX
+	MOVQ         64(AX), DX
+	VMOVSS       X1, (CX)
+	VEXTRACTPS   $0x01, X1, (CX)(DX*1)
+	MOVQ         88(AX), CX
+	ADDQ         CX, (AX)
+	ADDQ         CX, 8(AX)
+	ADDQ         CX, 16(AX)
+	ADDQ         CX, 24(AX)
+	ADDQ         $0x04, 56(AX)
+	DECQ         80(AX)
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func dot32T3AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot32T3AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         32(AX), BX
+	MOVQ         40(AX), SI
+	MOVQ         48(AX), DI
+	MOVQ         72(AX), R8
+	VPBROADCASTD ones16<>+0(SB), Y0
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+
+group:
+	VMOVDQU        (CX), Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        (BX), Y2
+	VPSIGNB        Y9, Y2, Y2
+	VPMADDUBSW     Y2, Y10, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        (BX)(SI*1), Y4
+	VPSIGNB        Y9, Y4, Y4
+	VPMADDUBSW     Y4, Y10, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        (BX)(SI*2), Y6
+	VPSIGNB        Y9, Y6, Y6
+	VPMADDUBSW     Y6, Y10, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        32(CX), Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        32(BX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y2, Y12
+	VSHUFPS        $0xdd, Y11, Y2, Y1
+	VPADDD         Y12, Y1, Y1
+	VMOVDQU        32(BX)(SI*1), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y4, Y12
+	VSHUFPS        $0xdd, Y11, Y4, Y3
+	VPADDD         Y12, Y3, Y3
+	VMOVDQU        32(BX)(SI*2), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y6, Y12
+	VSHUFPS        $0xdd, Y11, Y6, Y5
+	VPADDD         Y12, Y5, Y5
+	VMOVDQU        64(CX), Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        64(BX), Y2
+	VPSIGNB        Y9, Y2, Y2
+	VPMADDUBSW     Y2, Y10, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        64(BX)(SI*1), Y4
+	VPSIGNB        Y9, Y4, Y4
+	VPMADDUBSW     Y4, Y10, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        64(BX)(SI*2), Y6
+	VPSIGNB        Y9, Y6, Y6
+	VPMADDUBSW     Y6, Y10, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        96(CX), Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        96(BX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y2, Y12
+	VSHUFPS        $0xdd, Y11, Y2, Y2
+	VPADDD         Y12, Y2, Y2
+	VSHUFPS        $0x88, Y2, Y1, Y12
+	VSHUFPS        $0xdd, Y2, Y1, Y1
+	VPADDD         Y12, Y1, Y1
+	VMOVDQU        96(BX)(SI*1), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y4, Y12
+	VSHUFPS        $0xdd, Y11, Y4, Y4
+	VPADDD         Y12, Y4, Y4
+	VSHUFPS        $0x88, Y4, Y3, Y12
+	VSHUFPS        $0xdd, Y4, Y3, Y3
+	VPADDD         Y12, Y3, Y3
+	VMOVDQU        96(BX)(SI*2), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y6, Y12
+	VSHUFPS        $0xdd, Y11, Y6, Y6
+	VPADDD         Y12, Y6, Y6
+	VSHUFPS        $0x88, Y6, Y5, Y12
+	VSHUFPS        $0xdd, Y6, Y5, Y5
+	VPADDD         Y12, Y5, Y5
+	VBROADCASTF128 (DX), Y9
+	VPERM2I128     $0x21, Y3, Y1, Y11
+	VPBLENDD       $0xf0, Y3, Y1, Y1
+	VPADDD         Y11, Y1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y9, Y1, Y1
+	VMULPS         (DI), Y1, Y1
+	VADDPS         Y1, Y7, Y7
+	VEXTRACTI128   $0x01, Y5, X11
+	VPADDD         X11, X5, X11
+	VCVTDQ2PS      X11, X11
+	VMULPS         X9, X11, X11
+	VMULPS         32(DI), X11, X11
+	VADDPS         X11, X8, X8
+	SUBQ           $-128, CX
+	ADDQ           $+16, DX
+	ADDQ           $+48, DI
+	ADDQ           $+128, BX
+	DECQ           R8
+	JNZ            group
+	MOVQ           56(AX), CX
+	MOVQ           64(AX), DX
+	VMOVSHDUP      X7, X11
+	VADDSS         X11, X7, X10
+	VPERMILPS      $0xaa, X7, X11
+	VADDSS         X11, X10, X10
+	VPERMILPS      $0xff, X7, X11
+	VADDSS         X11, X10, X10
+	VMOVSS         X10, (CX)
+	VEXTRACTF128   $0x01, Y7, X7
+	VMOVSHDUP      X7, X11
+	VADDSS         X11, X7, X10
+	VPERMILPS      $0xaa, X7, X11
+	VADDSS         X11, X10, X10
+	VPERMILPS      $0xff, X7, X11
+	VADDSS         X11, X10, X10
+	VMOVSS         X10, (CX)(DX*1)
+	VMOVSHDUP      X8, X11
+	VADDSS         X11, X8, X10
+	VPERMILPS      $0xaa, X8, X11
+	VADDSS         X11, X10, X10
+	VPERMILPS      $0xff, X8, X11
+	VADDSS         X11, X10, X10
+	VMOVSS         X10, (CX)(DX*2)
+	MOVQ           88(AX), CX
+	ADDQ           CX, (AX)
+	ADDQ           CX, 8(AX)
+	ADDQ           $0x04, 56(AX)
+	DECQ           80(AX)
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func dot256T3AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot256T3AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ    (AX), CX
+	MOVQ    8(AX), DX
+	MOVQ    24(AX), BX
+	MOVQ    32(AX), SI
+	MOVQ    40(AX), DI
+	MOVQ    48(AX), R8
+	MOVQ    72(AX), R9
+	VMOVDQU halves16<>+0(SB), Y0
+	VXORPS  X1, X1, X1
 
 block:
 	VMOVDQU      (CX), Y5
 	VPABSB       Y5, Y6
-	VBROADCASTSD (DX), Y7
-	VPERMPS      Y7, Y1, Y7
-	VMOVDQU      (SI), Y8
-	VPSIGNB      Y5, Y8, Y8
-	VPMADDUBSW   Y8, Y6, Y8
-	VPMADDWD     Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS (R8), Y9
-	VMULPS       Y7, Y9, Y9
-	VFMADD231PS  Y9, Y8, Y2
-	VMOVDQU      (SI)(DI*1), Y8
-	VPSIGNB      Y5, Y8, Y8
-	VPMADDUBSW   Y8, Y6, Y8
-	VPMADDWD     Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS (R8)(R9*1), Y9
-	VMULPS       Y7, Y9, Y9
-	VFMADD231PS  Y9, Y8, Y3
-	VMOVDQU      (SI)(DI*2), Y8
-	VPSIGNB      Y5, Y8, Y8
-	VPMADDUBSW   Y8, Y6, Y8
-	VPMADDWD     Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VBROADCASTSS (R8)(R9*2), Y9
-	VMULPS       Y7, Y9, Y9
-	VFMADD231PS  Y9, Y8, Y4
-	ADDQ         $+32, CX
-	ADDQ         $+8, DX
-	ADDQ         $+32, SI
-	ADDQ         $+4, R8
-	DECQ         BX
+	VPBROADCASTD (DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      (SI), Y2
+	VPSIGNB      Y5, Y2, Y2
+	VPMADDUBSW   Y2, Y6, Y2
+	VPMADDWD     Y8, Y2, Y2
+	VMOVDQU      (SI)(DI*1), Y3
+	VPSIGNB      Y5, Y3, Y3
+	VPMADDUBSW   Y3, Y6, Y3
+	VPMADDWD     Y8, Y3, Y3
+	VMOVDQU      (SI)(DI*2), Y4
+	VPSIGNB      Y5, Y4, Y4
+	VPMADDUBSW   Y4, Y6, Y4
+	VPMADDWD     Y8, Y4, Y4
+	VMOVDQU      32(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 4(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      32(SI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      32(SI)(DI*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      32(SI)(DI*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      64(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 8(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      64(SI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      64(SI)(DI*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      64(SI)(DI*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      96(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 12(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      96(SI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      96(SI)(DI*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      96(SI)(DI*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      128(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 16(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      128(SI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      128(SI)(DI*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      128(SI)(DI*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      160(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 20(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      160(SI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      160(SI)(DI*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      160(SI)(DI*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      192(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 24(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      192(SI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      192(SI)(DI*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      192(SI)(DI*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      224(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 28(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      224(SI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      224(SI)(DI*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      224(SI)(DI*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VSHUFPS      $0x88, Y3, Y2, Y7
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDD       Y7, Y2, Y2
+	VSHUFPS      $0x88, Y4, Y4, Y7
+	VSHUFPS      $0xdd, Y4, Y4, Y4
+	VPADDD       Y7, Y4, Y4
+	VSHUFPS      $0x88, Y4, Y2, Y7
+	VSHUFPS      $0xdd, Y4, Y2, Y2
+	VPADDD       Y7, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X7
+	VPADDD       X7, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS (BX), X6
+	VMULPS       X6, X2, X7
+	VMULPS       (R8), X7, X7
+	VADDPS       X7, X1, X1
+	ADDQ         $+256, CX
+	ADDQ         $+32, DX
+	ADDQ         $+8, BX
+	ADDQ         $+16, R8
+	ADDQ         $+256, SI
+	DECQ         R9
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
-	VEXTRACTF128 $0x01, Y2, X8
-	VADDPS       X8, X2, X2
-	VPERMILPS    $0x0e, X2, X8
-	VADDPS       X8, X2, X2
-	VPERMILPS    $0x01, X2, X8
-	VADDPS       X8, X2, X2
-	VMOVSS       X2, (CX)
-	VEXTRACTF128 $0x01, Y3, X8
-	VADDPS       X8, X3, X3
-	VPERMILPS    $0x0e, X3, X8
-	VADDPS       X8, X3, X3
-	VPERMILPS    $0x01, X3, X8
-	VADDPS       X8, X3, X3
-	VMOVSS       X3, (CX)(AX*1)
-	VEXTRACTF128 $0x01, Y4, X8
-	VADDPS       X8, X4, X4
-	VPERMILPS    $0x0e, X4, X8
-	VADDPS       X8, X4, X4
-	VPERMILPS    $0x01, X4, X8
-	VADDPS       X8, X4, X4
-	VMOVSS       X4, (CX)(AX*2)
+	MOVQ         56(AX), CX
+	MOVQ         64(AX), DX
+	VMOVSS       X1, (CX)
+	VEXTRACTPS   $0x01, X1, (CX)(DX*1)
+	VEXTRACTPS   $0x02, X1, (CX)(DX*2)
+	MOVQ         88(AX), CX
+	ADDQ         CX, (AX)
+	ADDQ         CX, 8(AX)
+	ADDQ         CX, 24(AX)
+	ADDQ         $0x04, 56(AX)
+	DECQ         80(AX)
+	JNZ          row
 	VZEROUPPER
 	RET
 
-// func dotT4AVX2(a *dotArgs)
-// Requires: AVX, AVX2, FMA3
-TEXT ·dotT4AVX2(SB), NOSPLIT, $0-8
-	MOVQ         a+0(FP), AX
+// func dot32MinT3AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot32MinT3AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
 	MOVQ         (AX), CX
 	MOVQ         8(AX), DX
-	MOVQ         64(AX), BX
-	MOVQ         16(AX), SI
-	MOVQ         24(AX), DI
-	LEAQ         (SI)(DI*2), R8
-	ADDQ         DI, R8
-	MOVQ         32(AX), R9
-	MOVQ         40(AX), R10
-	LEAQ         (R9)(R10*2), R11
-	ADDQ         R10, R11
+	MOVQ         16(AX), BX
+	MOVQ         32(AX), SI
+	MOVQ         40(AX), DI
+	MOVQ         48(AX), R8
+	MOVQ         72(AX), R9
 	VPBROADCASTD ones16<>+0(SB), Y0
-	VMOVDQU      halves<>+0(SB), Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+
+group:
+	VMOVDQU        (CX), Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        (SI), Y2
+	VPSIGNB        Y9, Y2, Y2
+	VPMADDUBSW     Y2, Y10, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        (SI)(DI*1), Y4
+	VPSIGNB        Y9, Y4, Y4
+	VPMADDUBSW     Y4, Y10, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        (SI)(DI*2), Y6
+	VPSIGNB        Y9, Y6, Y6
+	VPMADDUBSW     Y6, Y10, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        32(CX), Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        32(SI), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y2, Y12
+	VSHUFPS        $0xdd, Y11, Y2, Y1
+	VPADDD         Y12, Y1, Y1
+	VMOVDQU        32(SI)(DI*1), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y4, Y12
+	VSHUFPS        $0xdd, Y11, Y4, Y3
+	VPADDD         Y12, Y3, Y3
+	VMOVDQU        32(SI)(DI*2), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y6, Y12
+	VSHUFPS        $0xdd, Y11, Y6, Y5
+	VPADDD         Y12, Y5, Y5
+	VMOVDQU        64(CX), Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        64(SI), Y2
+	VPSIGNB        Y9, Y2, Y2
+	VPMADDUBSW     Y2, Y10, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        64(SI)(DI*1), Y4
+	VPSIGNB        Y9, Y4, Y4
+	VPMADDUBSW     Y4, Y10, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        64(SI)(DI*2), Y6
+	VPSIGNB        Y9, Y6, Y6
+	VPMADDUBSW     Y6, Y10, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        96(CX), Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        96(SI), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y2, Y12
+	VSHUFPS        $0xdd, Y11, Y2, Y2
+	VPADDD         Y12, Y2, Y2
+	VSHUFPS        $0x88, Y2, Y1, Y12
+	VSHUFPS        $0xdd, Y2, Y1, Y1
+	VPADDD         Y12, Y1, Y1
+	VMOVDQU        96(SI)(DI*1), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y4, Y12
+	VSHUFPS        $0xdd, Y11, Y4, Y4
+	VPADDD         Y12, Y4, Y4
+	VSHUFPS        $0x88, Y4, Y3, Y12
+	VSHUFPS        $0xdd, Y4, Y3, Y3
+	VPADDD         Y12, Y3, Y3
+	VMOVDQU        96(SI)(DI*2), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VSHUFPS        $0x88, Y11, Y6, Y12
+	VSHUFPS        $0xdd, Y11, Y6, Y6
+	VPADDD         Y12, Y6, Y6
+	VSHUFPS        $0x88, Y6, Y5, Y12
+	VSHUFPS        $0xdd, Y6, Y5, Y5
+	VPADDD         Y12, Y5, Y5
+	VBROADCASTF128 (DX), Y9
+	VBROADCASTF128 (BX), Y10
+	VPERM2I128     $0x21, Y3, Y1, Y11
+	VPBLENDD       $0xf0, Y3, Y1, Y1
+	VPADDD         Y11, Y1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y9, Y1, Y1
+	VMULPS         48(R8), Y10, Y12
+	VADDPS         Y12, Y1, Y1
+	VMULPS         (R8), Y1, Y1
+	VADDPS         Y1, Y7, Y7
+	VEXTRACTI128   $0x01, Y5, X11
+	VPADDD         X11, X5, X11
+	VCVTDQ2PS      X11, X11
+	VMULPS         X9, X11, X11
+	VMULPS         80(R8), X10, X12
+	VADDPS         X12, X11, X11
+	VMULPS         32(R8), X11, X11
+	VADDPS         X11, X8, X8
+	SUBQ           $-128, CX
+	ADDQ           $+16, DX
+	ADDQ           $+16, BX
+	ADDQ           $+96, R8
+	ADDQ           $+128, SI
+	DECQ           R9
+	JNZ            group
+	MOVQ           56(AX), CX
+	MOVQ           64(AX), DX
+	VMOVSHDUP      X7, X11
+	VADDSS         X11, X7, X10
+	VPERMILPS      $0xaa, X7, X11
+	VADDSS         X11, X10, X10
+	VPERMILPS      $0xff, X7, X11
+	VADDSS         X11, X10, X10
+	VMOVSS         X10, (CX)
+	VEXTRACTF128   $0x01, Y7, X7
+	VMOVSHDUP      X7, X11
+	VADDSS         X11, X7, X10
+	VPERMILPS      $0xaa, X7, X11
+	VADDSS         X11, X10, X10
+	VPERMILPS      $0xff, X7, X11
+	VADDSS         X11, X10, X10
+	VMOVSS         X10, (CX)(DX*1)
+	VMOVSHDUP      X8, X11
+	VADDSS         X11, X8, X10
+	VPERMILPS      $0xaa, X8, X11
+	VADDSS         X11, X10, X10
+	VPERMILPS      $0xff, X8, X11
+	VADDSS         X11, X10, X10
+	VMOVSS         X10, (CX)(DX*2)
+	MOVQ           88(AX), CX
+	ADDQ           CX, (AX)
+	ADDQ           CX, 8(AX)
+	ADDQ           CX, 16(AX)
+	ADDQ           $0x04, 56(AX)
+	DECQ           80(AX)
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func dot256MinT3AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot256MinT3AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ    (AX), CX
+	MOVQ    8(AX), DX
+	MOVQ    16(AX), BX
+	MOVQ    24(AX), SI
+	MOVQ    32(AX), DI
+	MOVQ    40(AX), R8
+	MOVQ    48(AX), R9
+	MOVQ    72(AX), R10
+	VMOVDQU halves16<>+0(SB), Y0
+	VXORPS  X1, X1, X1
+
+block:
+	VMOVDQU      (CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD (DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      (DI), Y2
+	VPSIGNB      Y5, Y2, Y2
+	VPMADDUBSW   Y2, Y6, Y2
+	VPMADDWD     Y8, Y2, Y2
+	VMOVDQU      (DI)(R8*1), Y3
+	VPSIGNB      Y5, Y3, Y3
+	VPMADDUBSW   Y3, Y6, Y3
+	VPMADDWD     Y8, Y3, Y3
+	VMOVDQU      (DI)(R8*2), Y4
+	VPSIGNB      Y5, Y4, Y4
+	VPMADDUBSW   Y4, Y6, Y4
+	VPMADDWD     Y8, Y4, Y4
+	VMOVDQU      32(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 4(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      32(DI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      32(DI)(R8*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      32(DI)(R8*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      64(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 8(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      64(DI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      64(DI)(R8*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      64(DI)(R8*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      96(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 12(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      96(DI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      96(DI)(R8*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      96(DI)(R8*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      128(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 16(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      128(DI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      128(DI)(R8*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      128(DI)(R8*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      160(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 20(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      160(DI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      160(DI)(R8*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      160(DI)(R8*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      192(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 24(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      192(DI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      192(DI)(R8*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      192(DI)(R8*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      224(CX), Y5
+	VPABSB       Y5, Y6
+	VPBROADCASTD 28(DX), Y8
+	VPSHUFB      Y0, Y8, Y8
+	VMOVDQU      224(DI), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      224(DI)(R8*1), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      224(DI)(R8*2), Y7
+	VPSIGNB      Y5, Y7, Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VSHUFPS      $0x88, Y3, Y2, Y7
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDD       Y7, Y2, Y2
+	VSHUFPS      $0x88, Y4, Y4, Y7
+	VSHUFPS      $0xdd, Y4, Y4, Y4
+	VPADDD       Y7, Y4, Y4
+	VSHUFPS      $0x88, Y4, Y2, Y7
+	VSHUFPS      $0xdd, Y4, Y2, Y2
+	VPADDD       Y7, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X7
+	VPADDD       X7, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS (SI), X6
+	VMULPS       X6, X2, X7
+	VMOVDQU      (BX), Y5
+	VPMADDWD     16(R9), Y5, Y2
+	VPMADDWD     48(R9), Y5, Y3
+	VPMADDWD     80(R9), Y5, Y4
+	VSHUFPS      $0x88, Y3, Y2, Y6
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDD       Y6, Y2, Y2
+	VSHUFPS      $0x88, Y4, Y4, Y6
+	VSHUFPS      $0xdd, Y4, Y4, Y4
+	VPADDD       Y6, Y4, Y4
+	VSHUFPS      $0x88, Y4, Y2, Y6
+	VSHUFPS      $0xdd, Y4, Y2, Y2
+	VPADDD       Y6, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X6
+	VPADDD       X6, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS 4(SI), X6
+	VMULPS       X6, X2, X6
+	VSUBPS       X6, X7, X7
+	VMULPS       (R9), X7, X7
+	VADDPS       X7, X1, X1
+	ADDQ         $+256, CX
+	ADDQ         $+32, DX
+	ADDQ         $+32, BX
+	ADDQ         $+8, SI
+	ADDQ         $+112, R9
+	ADDQ         $+256, DI
+	DECQ         R10
+	JNZ          block
+	MOVQ         56(AX), CX
+	MOVQ         64(AX), DX
+	VMOVSS       X1, (CX)
+	VEXTRACTPS   $0x01, X1, (CX)(DX*1)
+	VEXTRACTPS   $0x02, X1, (CX)(DX*2)
+	MOVQ         88(AX), CX
+	ADDQ         CX, (AX)
+	ADDQ         CX, 8(AX)
+	ADDQ         CX, 16(AX)
+	ADDQ         CX, 24(AX)
+	ADDQ         $0x04, 56(AX)
+	DECQ         80(AX)
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func dot32T4AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot32T4AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         32(AX), BX
+	MOVQ         40(AX), SI
+	LEAQ         (BX)(SI*2), DI
+	ADDQ         SI, DI
+	MOVQ         48(AX), R8
+	MOVQ         72(AX), R9
+	VPBROADCASTD ones16<>+0(SB), Y0
+	VXORPS       Y9, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+
+group:
+	VMOVDQU        (CX), Y11
+	VPABSB         Y11, Y12
+	VMOVDQU        (BX), Y2
+	VPSIGNB        Y11, Y2, Y2
+	VPMADDUBSW     Y2, Y12, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        (BX)(SI*1), Y4
+	VPSIGNB        Y11, Y4, Y4
+	VPMADDUBSW     Y4, Y12, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        (BX)(SI*2), Y6
+	VPSIGNB        Y11, Y6, Y6
+	VPMADDUBSW     Y6, Y12, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        (DI), Y8
+	VPSIGNB        Y11, Y8, Y8
+	VPMADDUBSW     Y8, Y12, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VMOVDQU        32(CX), Y11
+	VPABSB         Y11, Y12
+	VMOVDQU        32(BX), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y2, Y14
+	VSHUFPS        $0xdd, Y13, Y2, Y1
+	VPADDD         Y14, Y1, Y1
+	VMOVDQU        32(BX)(SI*1), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y4, Y14
+	VSHUFPS        $0xdd, Y13, Y4, Y3
+	VPADDD         Y14, Y3, Y3
+	VMOVDQU        32(BX)(SI*2), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y6, Y14
+	VSHUFPS        $0xdd, Y13, Y6, Y5
+	VPADDD         Y14, Y5, Y5
+	VMOVDQU        32(DI), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y8, Y14
+	VSHUFPS        $0xdd, Y13, Y8, Y7
+	VPADDD         Y14, Y7, Y7
+	VMOVDQU        64(CX), Y11
+	VPABSB         Y11, Y12
+	VMOVDQU        64(BX), Y2
+	VPSIGNB        Y11, Y2, Y2
+	VPMADDUBSW     Y2, Y12, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        64(BX)(SI*1), Y4
+	VPSIGNB        Y11, Y4, Y4
+	VPMADDUBSW     Y4, Y12, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        64(BX)(SI*2), Y6
+	VPSIGNB        Y11, Y6, Y6
+	VPMADDUBSW     Y6, Y12, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        64(DI), Y8
+	VPSIGNB        Y11, Y8, Y8
+	VPMADDUBSW     Y8, Y12, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VMOVDQU        96(CX), Y11
+	VPABSB         Y11, Y12
+	VMOVDQU        96(BX), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y2, Y14
+	VSHUFPS        $0xdd, Y13, Y2, Y2
+	VPADDD         Y14, Y2, Y2
+	VSHUFPS        $0x88, Y2, Y1, Y14
+	VSHUFPS        $0xdd, Y2, Y1, Y1
+	VPADDD         Y14, Y1, Y1
+	VMOVDQU        96(BX)(SI*1), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y4, Y14
+	VSHUFPS        $0xdd, Y13, Y4, Y4
+	VPADDD         Y14, Y4, Y4
+	VSHUFPS        $0x88, Y4, Y3, Y14
+	VSHUFPS        $0xdd, Y4, Y3, Y3
+	VPADDD         Y14, Y3, Y3
+	VMOVDQU        96(BX)(SI*2), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y6, Y14
+	VSHUFPS        $0xdd, Y13, Y6, Y6
+	VPADDD         Y14, Y6, Y6
+	VSHUFPS        $0x88, Y6, Y5, Y14
+	VSHUFPS        $0xdd, Y6, Y5, Y5
+	VPADDD         Y14, Y5, Y5
+	VMOVDQU        96(DI), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y8, Y14
+	VSHUFPS        $0xdd, Y13, Y8, Y8
+	VPADDD         Y14, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y7, Y14
+	VSHUFPS        $0xdd, Y8, Y7, Y7
+	VPADDD         Y14, Y7, Y7
+	VBROADCASTF128 (DX), Y11
+	VPERM2I128     $0x21, Y3, Y1, Y13
+	VPBLENDD       $0xf0, Y3, Y1, Y1
+	VPADDD         Y13, Y1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y11, Y1, Y1
+	VMULPS         (R8), Y1, Y1
+	VADDPS         Y1, Y9, Y9
+	VPERM2I128     $0x21, Y7, Y5, Y13
+	VPBLENDD       $0xf0, Y7, Y5, Y5
+	VPADDD         Y13, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y11, Y5, Y5
+	VMULPS         32(R8), Y5, Y5
+	VADDPS         Y5, Y10, Y10
+	SUBQ           $-128, CX
+	ADDQ           $+16, DX
+	ADDQ           $+64, R8
+	ADDQ           $+128, BX
+	ADDQ           $+128, DI
+	DECQ           R9
+	JNZ            group
+	MOVQ           56(AX), CX
+	MOVQ           64(AX), DX
+	LEAQ           (CX)(DX*2), BX
+	ADDQ           DX, BX
+	VMOVSHDUP      X9, X13
+	VADDSS         X13, X9, X12
+	VPERMILPS      $0xaa, X9, X13
+	VADDSS         X13, X12, X12
+	VPERMILPS      $0xff, X9, X13
+	VADDSS         X13, X12, X12
+	VMOVSS         X12, (CX)
+	VEXTRACTF128   $0x01, Y9, X9
+	VMOVSHDUP      X9, X13
+	VADDSS         X13, X9, X12
+	VPERMILPS      $0xaa, X9, X13
+	VADDSS         X13, X12, X12
+	VPERMILPS      $0xff, X9, X13
+	VADDSS         X13, X12, X12
+	VMOVSS         X12, (CX)(DX*1)
+	VMOVSHDUP      X10, X13
+	VADDSS         X13, X10, X12
+	VPERMILPS      $0xaa, X10, X13
+	VADDSS         X13, X12, X12
+	VPERMILPS      $0xff, X10, X13
+	VADDSS         X13, X12, X12
+	VMOVSS         X12, (CX)(DX*2)
+	VEXTRACTF128   $0x01, Y10, X10
+	VMOVSHDUP      X10, X13
+	VADDSS         X13, X10, X12
+	VPERMILPS      $0xaa, X10, X13
+	VADDSS         X13, X12, X12
+	VPERMILPS      $0xff, X10, X13
+	VADDSS         X13, X12, X12
+	VMOVSS         X12, (BX)
+	MOVQ           88(AX), CX
+	ADDQ           CX, (AX)
+	ADDQ           CX, 8(AX)
+	ADDQ           $0x04, 56(AX)
+	DECQ           80(AX)
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func dot256T4AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot256T4AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ    (AX), CX
+	MOVQ    8(AX), DX
+	MOVQ    24(AX), BX
+	MOVQ    32(AX), SI
+	MOVQ    40(AX), DI
+	LEAQ    (SI)(DI*2), R8
+	ADDQ    DI, R8
+	MOVQ    48(AX), R9
+	MOVQ    72(AX), R10
+	VMOVDQU halves16<>+0(SB), Y0
+	VXORPS  X1, X1, X1
 
 block:
 	VMOVDQU      (CX), Y6
 	VPABSB       Y6, Y7
-	VBROADCASTSD (DX), Y8
-	VPERMPS      Y8, Y1, Y8
-	VMOVDQU      (SI), Y9
-	VPSIGNB      Y6, Y9, Y9
-	VPMADDUBSW   Y9, Y7, Y9
-	VPMADDWD     Y0, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS (R9), Y10
-	VMULPS       Y8, Y10, Y10
-	VFMADD231PS  Y10, Y9, Y2
-	VMOVDQU      (SI)(DI*1), Y9
-	VPSIGNB      Y6, Y9, Y9
-	VPMADDUBSW   Y9, Y7, Y9
-	VPMADDWD     Y0, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS (R9)(R10*1), Y10
-	VMULPS       Y8, Y10, Y10
-	VFMADD231PS  Y10, Y9, Y3
-	VMOVDQU      (SI)(DI*2), Y9
-	VPSIGNB      Y6, Y9, Y9
-	VPMADDUBSW   Y9, Y7, Y9
-	VPMADDWD     Y0, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS (R9)(R10*2), Y10
-	VMULPS       Y8, Y10, Y10
-	VFMADD231PS  Y10, Y9, Y4
-	VMOVDQU      (R8), Y9
-	VPSIGNB      Y6, Y9, Y9
-	VPMADDUBSW   Y9, Y7, Y9
-	VPMADDWD     Y0, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VBROADCASTSS (R11), Y10
-	VMULPS       Y8, Y10, Y10
-	VFMADD231PS  Y10, Y9, Y5
-	ADDQ         $+32, CX
-	ADDQ         $+8, DX
-	ADDQ         $+32, SI
-	ADDQ         $+32, R8
-	ADDQ         $+4, R9
-	ADDQ         $+4, R11
-	DECQ         BX
+	VPBROADCASTD (DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      (SI), Y2
+	VPSIGNB      Y6, Y2, Y2
+	VPMADDUBSW   Y2, Y7, Y2
+	VPMADDWD     Y9, Y2, Y2
+	VMOVDQU      (SI)(DI*1), Y3
+	VPSIGNB      Y6, Y3, Y3
+	VPMADDUBSW   Y3, Y7, Y3
+	VPMADDWD     Y9, Y3, Y3
+	VMOVDQU      (SI)(DI*2), Y4
+	VPSIGNB      Y6, Y4, Y4
+	VPMADDUBSW   Y4, Y7, Y4
+	VPMADDWD     Y9, Y4, Y4
+	VMOVDQU      (R8), Y5
+	VPSIGNB      Y6, Y5, Y5
+	VPMADDUBSW   Y5, Y7, Y5
+	VPMADDWD     Y9, Y5, Y5
+	VMOVDQU      32(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 4(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      32(SI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      32(SI)(DI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      32(SI)(DI*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      32(R8), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      64(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 8(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      64(SI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      64(SI)(DI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      64(SI)(DI*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      64(R8), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      96(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 12(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      96(SI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      96(SI)(DI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      96(SI)(DI*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      96(R8), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      128(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 16(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      128(SI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      128(SI)(DI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      128(SI)(DI*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      128(R8), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      160(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 20(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      160(SI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      160(SI)(DI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      160(SI)(DI*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      160(R8), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      192(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 24(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      192(SI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      192(SI)(DI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      192(SI)(DI*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      192(R8), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      224(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 28(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      224(SI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      224(SI)(DI*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      224(SI)(DI*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      224(R8), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VSHUFPS      $0x88, Y3, Y2, Y8
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDD       Y8, Y2, Y2
+	VSHUFPS      $0x88, Y5, Y4, Y8
+	VSHUFPS      $0xdd, Y5, Y4, Y4
+	VPADDD       Y8, Y4, Y4
+	VSHUFPS      $0x88, Y4, Y2, Y8
+	VSHUFPS      $0xdd, Y4, Y2, Y2
+	VPADDD       Y8, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X8
+	VPADDD       X8, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS (BX), X7
+	VMULPS       X7, X2, X8
+	VMULPS       (R9), X8, X8
+	VADDPS       X8, X1, X1
+	ADDQ         $+256, CX
+	ADDQ         $+32, DX
+	ADDQ         $+8, BX
+	ADDQ         $+16, R9
+	ADDQ         $+256, SI
+	ADDQ         $+256, R8
+	DECQ         R10
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
-	LEAQ         (CX)(AX*2), DX
-	ADDQ         AX, DX
-	VEXTRACTF128 $0x01, Y2, X9
-	VADDPS       X9, X2, X2
-	VPERMILPS    $0x0e, X2, X9
-	VADDPS       X9, X2, X2
-	VPERMILPS    $0x01, X2, X9
-	VADDPS       X9, X2, X2
-	VMOVSS       X2, (CX)
-	VEXTRACTF128 $0x01, Y3, X9
-	VADDPS       X9, X3, X3
-	VPERMILPS    $0x0e, X3, X9
-	VADDPS       X9, X3, X3
-	VPERMILPS    $0x01, X3, X9
-	VADDPS       X9, X3, X3
-	VMOVSS       X3, (CX)(AX*1)
-	VEXTRACTF128 $0x01, Y4, X9
-	VADDPS       X9, X4, X4
-	VPERMILPS    $0x0e, X4, X9
-	VADDPS       X9, X4, X4
-	VPERMILPS    $0x01, X4, X9
-	VADDPS       X9, X4, X4
-	VMOVSS       X4, (CX)(AX*2)
-	VEXTRACTF128 $0x01, Y5, X9
-	VADDPS       X9, X5, X5
-	VPERMILPS    $0x0e, X5, X9
-	VADDPS       X9, X5, X5
-	VPERMILPS    $0x01, X5, X9
-	VADDPS       X9, X5, X5
-	VMOVSS       X5, (DX)
+	MOVQ         56(AX), CX
+	MOVQ         64(AX), DX
+	LEAQ         (CX)(DX*2), BX
+	ADDQ         DX, BX
+	VMOVSS       X1, (CX)
+	VEXTRACTPS   $0x01, X1, (CX)(DX*1)
+	VEXTRACTPS   $0x02, X1, (CX)(DX*2)
+	VEXTRACTPS   $0x03, X1, (BX)
+	MOVQ         88(AX), CX
+	ADDQ         CX, (AX)
+	ADDQ         CX, 8(AX)
+	ADDQ         CX, 24(AX)
+	ADDQ         $0x04, 56(AX)
+	DECQ         80(AX)
+	JNZ          row
 	VZEROUPPER
 	RET
 
-// func floatF32T1AVX2(a *dotArgs)
+// func dot32MinT4AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot32MinT4AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         32(AX), SI
+	MOVQ         40(AX), DI
+	LEAQ         (SI)(DI*2), R8
+	ADDQ         DI, R8
+	MOVQ         48(AX), R9
+	MOVQ         72(AX), R10
+	VPBROADCASTD ones16<>+0(SB), Y0
+	VXORPS       Y9, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+
+group:
+	VMOVDQU        (CX), Y11
+	VPABSB         Y11, Y12
+	VMOVDQU        (SI), Y2
+	VPSIGNB        Y11, Y2, Y2
+	VPMADDUBSW     Y2, Y12, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        (SI)(DI*1), Y4
+	VPSIGNB        Y11, Y4, Y4
+	VPMADDUBSW     Y4, Y12, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        (SI)(DI*2), Y6
+	VPSIGNB        Y11, Y6, Y6
+	VPMADDUBSW     Y6, Y12, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        (R8), Y8
+	VPSIGNB        Y11, Y8, Y8
+	VPMADDUBSW     Y8, Y12, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VMOVDQU        32(CX), Y11
+	VPABSB         Y11, Y12
+	VMOVDQU        32(SI), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y2, Y14
+	VSHUFPS        $0xdd, Y13, Y2, Y1
+	VPADDD         Y14, Y1, Y1
+	VMOVDQU        32(SI)(DI*1), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y4, Y14
+	VSHUFPS        $0xdd, Y13, Y4, Y3
+	VPADDD         Y14, Y3, Y3
+	VMOVDQU        32(SI)(DI*2), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y6, Y14
+	VSHUFPS        $0xdd, Y13, Y6, Y5
+	VPADDD         Y14, Y5, Y5
+	VMOVDQU        32(R8), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y8, Y14
+	VSHUFPS        $0xdd, Y13, Y8, Y7
+	VPADDD         Y14, Y7, Y7
+	VMOVDQU        64(CX), Y11
+	VPABSB         Y11, Y12
+	VMOVDQU        64(SI), Y2
+	VPSIGNB        Y11, Y2, Y2
+	VPMADDUBSW     Y2, Y12, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        64(SI)(DI*1), Y4
+	VPSIGNB        Y11, Y4, Y4
+	VPMADDUBSW     Y4, Y12, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        64(SI)(DI*2), Y6
+	VPSIGNB        Y11, Y6, Y6
+	VPMADDUBSW     Y6, Y12, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        64(R8), Y8
+	VPSIGNB        Y11, Y8, Y8
+	VPMADDUBSW     Y8, Y12, Y8
+	VPMADDWD       Y0, Y8, Y8
+	VMOVDQU        96(CX), Y11
+	VPABSB         Y11, Y12
+	VMOVDQU        96(SI), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y2, Y14
+	VSHUFPS        $0xdd, Y13, Y2, Y2
+	VPADDD         Y14, Y2, Y2
+	VSHUFPS        $0x88, Y2, Y1, Y14
+	VSHUFPS        $0xdd, Y2, Y1, Y1
+	VPADDD         Y14, Y1, Y1
+	VMOVDQU        96(SI)(DI*1), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y4, Y14
+	VSHUFPS        $0xdd, Y13, Y4, Y4
+	VPADDD         Y14, Y4, Y4
+	VSHUFPS        $0x88, Y4, Y3, Y14
+	VSHUFPS        $0xdd, Y4, Y3, Y3
+	VPADDD         Y14, Y3, Y3
+	VMOVDQU        96(SI)(DI*2), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y6, Y14
+	VSHUFPS        $0xdd, Y13, Y6, Y6
+	VPADDD         Y14, Y6, Y6
+	VSHUFPS        $0x88, Y6, Y5, Y14
+	VSHUFPS        $0xdd, Y6, Y5, Y5
+	VPADDD         Y14, Y5, Y5
+	VMOVDQU        96(R8), Y13
+	VPSIGNB        Y11, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y13
+	VPMADDWD       Y0, Y13, Y13
+	VSHUFPS        $0x88, Y13, Y8, Y14
+	VSHUFPS        $0xdd, Y13, Y8, Y8
+	VPADDD         Y14, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y7, Y14
+	VSHUFPS        $0xdd, Y8, Y7, Y7
+	VPADDD         Y14, Y7, Y7
+	VBROADCASTF128 (DX), Y11
+	VBROADCASTF128 (BX), Y12
+	VPERM2I128     $0x21, Y3, Y1, Y13
+	VPBLENDD       $0xf0, Y3, Y1, Y1
+	VPADDD         Y13, Y1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y11, Y1, Y1
+	VMULPS         64(R9), Y12, Y14
+	VADDPS         Y14, Y1, Y1
+	VMULPS         (R9), Y1, Y1
+	VADDPS         Y1, Y9, Y9
+	VPERM2I128     $0x21, Y7, Y5, Y13
+	VPBLENDD       $0xf0, Y7, Y5, Y5
+	VPADDD         Y13, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y11, Y5, Y5
+	VMULPS         96(R9), Y12, Y14
+	VADDPS         Y14, Y5, Y5
+	VMULPS         32(R9), Y5, Y5
+	VADDPS         Y5, Y10, Y10
+	SUBQ           $-128, CX
+	ADDQ           $+16, DX
+	ADDQ           $+16, BX
+	ADDQ           $+128, R9
+	ADDQ           $+128, SI
+	ADDQ           $+128, R8
+	DECQ           R10
+	JNZ            group
+	MOVQ           56(AX), CX
+	MOVQ           64(AX), DX
+	LEAQ           (CX)(DX*2), BX
+	ADDQ           DX, BX
+	VMOVSHDUP      X9, X13
+	VADDSS         X13, X9, X12
+	VPERMILPS      $0xaa, X9, X13
+	VADDSS         X13, X12, X12
+	VPERMILPS      $0xff, X9, X13
+	VADDSS         X13, X12, X12
+	VMOVSS         X12, (CX)
+	VEXTRACTF128   $0x01, Y9, X9
+	VMOVSHDUP      X9, X13
+	VADDSS         X13, X9, X12
+	VPERMILPS      $0xaa, X9, X13
+	VADDSS         X13, X12, X12
+	VPERMILPS      $0xff, X9, X13
+	VADDSS         X13, X12, X12
+	VMOVSS         X12, (CX)(DX*1)
+	VMOVSHDUP      X10, X13
+	VADDSS         X13, X10, X12
+	VPERMILPS      $0xaa, X10, X13
+	VADDSS         X13, X12, X12
+	VPERMILPS      $0xff, X10, X13
+	VADDSS         X13, X12, X12
+	VMOVSS         X12, (CX)(DX*2)
+	VEXTRACTF128   $0x01, Y10, X10
+	VMOVSHDUP      X10, X13
+	VADDSS         X13, X10, X12
+	VPERMILPS      $0xaa, X10, X13
+	VADDSS         X13, X12, X12
+	VPERMILPS      $0xff, X10, X13
+	VADDSS         X13, X12, X12
+	VMOVSS         X12, (BX)
+	MOVQ           88(AX), CX
+	ADDQ           CX, (AX)
+	ADDQ           CX, 8(AX)
+	ADDQ           CX, 16(AX)
+	ADDQ           $0x04, 56(AX)
+	DECQ           80(AX)
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func dot256MinT4AVX2(a *dotArgs)
+// Requires: AVX, AVX2
+TEXT ·dot256MinT4AVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+
+row:
+	MOVQ    (AX), CX
+	MOVQ    8(AX), DX
+	MOVQ    16(AX), BX
+	MOVQ    24(AX), SI
+	MOVQ    32(AX), DI
+	MOVQ    40(AX), R8
+	LEAQ    (DI)(R8*2), R9
+	ADDQ    R8, R9
+	MOVQ    48(AX), R10
+	MOVQ    72(AX), R11
+	VMOVDQU halves16<>+0(SB), Y0
+	VXORPS  X1, X1, X1
+
+block:
+	VMOVDQU      (CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD (DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      (DI), Y2
+	VPSIGNB      Y6, Y2, Y2
+	VPMADDUBSW   Y2, Y7, Y2
+	VPMADDWD     Y9, Y2, Y2
+	VMOVDQU      (DI)(R8*1), Y3
+	VPSIGNB      Y6, Y3, Y3
+	VPMADDUBSW   Y3, Y7, Y3
+	VPMADDWD     Y9, Y3, Y3
+	VMOVDQU      (DI)(R8*2), Y4
+	VPSIGNB      Y6, Y4, Y4
+	VPMADDUBSW   Y4, Y7, Y4
+	VPMADDWD     Y9, Y4, Y4
+	VMOVDQU      (R9), Y5
+	VPSIGNB      Y6, Y5, Y5
+	VPMADDUBSW   Y5, Y7, Y5
+	VPMADDWD     Y9, Y5, Y5
+	VMOVDQU      32(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 4(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      32(DI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      32(DI)(R8*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      32(DI)(R8*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      32(R9), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      64(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 8(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      64(DI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      64(DI)(R8*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      64(DI)(R8*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      64(R9), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      96(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 12(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      96(DI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      96(DI)(R8*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      96(DI)(R8*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      96(R9), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      128(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 16(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      128(DI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      128(DI)(R8*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      128(DI)(R8*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      128(R9), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      160(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 20(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      160(DI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      160(DI)(R8*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      160(DI)(R8*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      160(R9), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      192(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 24(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      192(DI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      192(DI)(R8*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      192(DI)(R8*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      192(R9), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      224(CX), Y6
+	VPABSB       Y6, Y7
+	VPBROADCASTD 28(DX), Y9
+	VPSHUFB      Y0, Y9, Y9
+	VMOVDQU      224(DI), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVDQU      224(DI)(R8*1), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      224(DI)(R8*2), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      224(R9), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VSHUFPS      $0x88, Y3, Y2, Y8
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDD       Y8, Y2, Y2
+	VSHUFPS      $0x88, Y5, Y4, Y8
+	VSHUFPS      $0xdd, Y5, Y4, Y4
+	VPADDD       Y8, Y4, Y4
+	VSHUFPS      $0x88, Y4, Y2, Y8
+	VSHUFPS      $0xdd, Y4, Y2, Y2
+	VPADDD       Y8, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X8
+	VPADDD       X8, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS (SI), X7
+	VMULPS       X7, X2, X8
+	VMOVDQU      (BX), Y6
+	VPMADDWD     16(R10), Y6, Y2
+	VPMADDWD     48(R10), Y6, Y3
+	VPMADDWD     80(R10), Y6, Y4
+	VPMADDWD     112(R10), Y6, Y5
+	VSHUFPS      $0x88, Y3, Y2, Y7
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VPADDD       Y7, Y2, Y2
+	VSHUFPS      $0x88, Y5, Y4, Y7
+	VSHUFPS      $0xdd, Y5, Y4, Y4
+	VPADDD       Y7, Y4, Y4
+	VSHUFPS      $0x88, Y4, Y2, Y7
+	VSHUFPS      $0xdd, Y4, Y2, Y2
+	VPADDD       Y7, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X7
+	VPADDD       X7, X2, X2
+	VCVTDQ2PS    X2, X2
+	VBROADCASTSS 4(SI), X7
+	VMULPS       X7, X2, X7
+	VSUBPS       X7, X8, X8
+	VMULPS       (R10), X8, X8
+	VADDPS       X8, X1, X1
+	ADDQ         $+256, CX
+	ADDQ         $+32, DX
+	ADDQ         $+32, BX
+	ADDQ         $+8, SI
+	ADDQ         $+144, R10
+	ADDQ         $+256, DI
+	ADDQ         $+256, R9
+	DECQ         R11
+	JNZ          block
+	MOVQ         56(AX), CX
+	MOVQ         64(AX), DX
+	LEAQ         (CX)(DX*2), BX
+	ADDQ         DX, BX
+	VMOVSS       X1, (CX)
+	VEXTRACTPS   $0x01, X1, (CX)(DX*1)
+	VEXTRACTPS   $0x02, X1, (CX)(DX*2)
+	VEXTRACTPS   $0x03, X1, (BX)
+	MOVQ         88(AX), CX
+	ADDQ         CX, (AX)
+	ADDQ         CX, 8(AX)
+	ADDQ         CX, 16(AX)
+	ADDQ         CX, 24(AX)
+	ADDQ         $0x04, 56(AX)
+	DECQ         80(AX)
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func floatF32T1AVX2(a *plainArgs)
 // Requires: AVX, FMA3, MMX+
 TEXT ·floatF32T1AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
@@ -323,8 +2690,8 @@ block:
 	ADDQ         $+64, BX
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	MOVQ         CX, AX
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
@@ -337,14 +2704,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatF16T1AVX2(a *dotArgs)
+// func floatF16T1AVX2(a *plainArgs)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·floatF16T1AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
@@ -358,8 +2725,8 @@ block:
 	ADDQ         $+64, BX
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	MOVQ         CX, AX
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
@@ -372,14 +2739,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatBF16T1AVX2(a *dotArgs)
+// func floatBF16T1AVX2(a *plainArgs)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·floatBF16T1AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
@@ -395,8 +2762,8 @@ block:
 	ADDQ         $+64, BX
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	MOVQ         CX, AX
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
@@ -409,14 +2776,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatF32T2AVX2(a *dotArgs)
+// func floatF32T2AVX2(a *plainArgs)
 // Requires: AVX, FMA3, MMX+
 TEXT ·floatF32T2AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -434,8 +2801,8 @@ block:
 	ADDQ         $+64, BX
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
@@ -455,14 +2822,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatF16T2AVX2(a *dotArgs)
+// func floatF16T2AVX2(a *plainArgs)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·floatF16T2AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -480,8 +2847,8 @@ block:
 	ADDQ         $+64, BX
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
@@ -501,14 +2868,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatBF16T2AVX2(a *dotArgs)
+// func floatBF16T2AVX2(a *plainArgs)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·floatBF16T2AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -528,8 +2895,8 @@ block:
 	ADDQ         $+64, BX
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
@@ -549,14 +2916,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatF32T3AVX2(a *dotArgs)
+// func floatF32T3AVX2(a *plainArgs)
 // Requires: AVX, FMA3, MMX+
 TEXT ·floatF32T3AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -578,8 +2945,8 @@ block:
 	ADDQ         $+64, BX
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
@@ -607,14 +2974,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatF16T3AVX2(a *dotArgs)
+// func floatF16T3AVX2(a *plainArgs)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·floatF16T3AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -636,8 +3003,8 @@ block:
 	ADDQ         $+64, BX
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
@@ -665,14 +3032,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatBF16T3AVX2(a *dotArgs)
+// func floatBF16T3AVX2(a *plainArgs)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·floatBF16T3AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -696,8 +3063,8 @@ block:
 	ADDQ         $+64, BX
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
@@ -725,14 +3092,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatF32T4AVX2(a *dotArgs)
+// func floatF32T4AVX2(a *plainArgs)
 // Requires: AVX, FMA3, MMX+
 TEXT ·floatF32T4AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	LEAQ   (BX)(SI*2), DI
 	ADDQ   SI, DI
 	VXORPS Y0, Y0, Y0
@@ -761,8 +3128,8 @@ block:
 	ADDQ         $+64, DI
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	LEAQ         (CX)(AX*2), DX
 	ADDQ         AX, DX
 	VADDPS       Y1, Y0, Y0
@@ -800,14 +3167,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatF16T4AVX2(a *dotArgs)
+// func floatF16T4AVX2(a *plainArgs)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·floatF16T4AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	LEAQ   (BX)(SI*2), DI
 	ADDQ   SI, DI
 	VXORPS Y0, Y0, Y0
@@ -836,8 +3203,8 @@ block:
 	ADDQ         $+64, DI
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	LEAQ         (CX)(AX*2), DX
 	ADDQ         AX, DX
 	VADDPS       Y1, Y0, Y0
@@ -875,14 +3242,14 @@ block:
 	VZEROUPPER
 	RET
 
-// func floatBF16T4AVX2(a *dotArgs)
+// func floatBF16T4AVX2(a *plainArgs)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·floatBF16T4AVX2(SB), NOSPLIT, $0-8
 	MOVQ   a+0(FP), AX
 	MOVQ   (AX), CX
-	MOVQ   64(AX), DX
-	MOVQ   16(AX), BX
-	MOVQ   24(AX), SI
+	MOVQ   40(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
 	LEAQ   (BX)(SI*2), DI
 	ADDQ   SI, DI
 	VXORPS Y0, Y0, Y0
@@ -913,8 +3280,8 @@ block:
 	ADDQ         $+64, DI
 	DECQ         DX
 	JNZ          block
-	MOVQ         48(AX), CX
-	MOVQ         56(AX), AX
+	MOVQ         24(AX), CX
+	MOVQ         32(AX), AX
 	LEAQ         (CX)(AX*2), DX
 	ADDQ         AX, DX
 	VADDPS       Y1, Y0, Y0
@@ -953,30 +3320,30 @@ block:
 	RET
 
 // func decodeQ8_0AVX2(a *rowArgs)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, F16C, MMX+
 TEXT ·decodeQ8_0AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
 	MOVQ 16(AX), BX
 	MOVQ 24(AX), SI
-	MOVQ 32(AX), AX
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), AX
 
 block:
-	PREFETCHT0   4096(CX)
-	MOVWLZX      (CX), DI
-	VMOVD        DI, X0
-	VCVTPH2PS    X0, X0
-	VBROADCASTSS X0, Y0
-	VMOVQ        X0, (BX)
-	VMOVDQU      2(CX), Y0
-	VMOVDQU      Y0, (DX)
-	ADDQ         $+34, CX
-	ADDQ         $+32, DX
-	ADDQ         $+8, BX
-	ADDQ         $+8, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0 4096(CX)
+	MOVWLZX    (CX), DI
+	VMOVD      DI, X0
+	VCVTPH2PS  X0, X0
+	VMOVSS     X0, (BX)
+	VMOVDQU    2(CX), Y0
+	VMOVDQU    Y0, (DX)
+	ADDQ       $+34, CX
+	ADDQ       $+32, DX
+	ADDQ       $+4, BX
+	ADDQ       $+4, SI
+	DECQ       AX
+	JNZ        block
 	VZEROUPPER
 	RET
 
@@ -988,31 +3355,31 @@ TEXT ·decodeQ4_0AVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
 	VPBROADCASTD off8y<>+0(SB), Y1
 
 block:
-	PREFETCHT0   4096(CX)
-	MOVWLZX      (CX), DI
-	VMOVD        DI, X2
-	VCVTPH2PS    X2, X2
-	VBROADCASTSS X2, Y2
-	VMOVQ        X2, (BX)
-	VMOVDQU      2(CX), X2
-	VPSRLW       $0x04, X2, X3
-	VPAND        X0, X2, X2
-	VPSUBB       X1, X2, X2
-	VMOVDQU      X2, (DX)
-	VPAND        X0, X3, X3
-	VPSUBB       X1, X3, X3
-	VMOVDQU      X3, 16(DX)
-	ADDQ         $+18, CX
-	ADDQ         $+32, DX
-	ADDQ         $+8, BX
-	ADDQ         $+8, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0 4096(CX)
+	MOVWLZX    (CX), DI
+	VMOVD      DI, X2
+	VCVTPH2PS  X2, X2
+	VMOVSS     X2, (BX)
+	VMOVDQU    2(CX), X2
+	VPSRLW     $0x04, X2, X3
+	VPAND      X0, X2, X2
+	VPSUBB     X1, X2, X2
+	VMOVDQU    X2, (DX)
+	VPAND      X0, X3, X3
+	VPSUBB     X1, X3, X3
+	VMOVDQU    X3, 16(DX)
+	ADDQ       $+18, CX
+	ADDQ       $+32, DX
+	ADDQ       $+4, BX
+	ADDQ       $+4, SI
+	DECQ       AX
+	JNZ        block
 	VZEROUPPER
 	RET
 
@@ -1030,91 +3397,69 @@ TEXT ·decodeQ4_KAVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
-	VMOVDQU      twice0<>+0(SB), Y1
-	VMOVDQU      twice1<>+0(SB), Y2
 
 block:
-	PREFETCHT0   4096(CX)
-	PREFETCHT0   4160(CX)
-	PREFETCHT0   4224(CX)
-	VMOVDQU      (CX), X3
-	VPSHUFD      $0xed, X3, X4
-	VPSRLVD      kshiftx<>+0(SB), X4, X4
-	VPAND        kmaskx<>+0(SB), X4, X4
-	VPSHUFD      $0x84, X3, X3
-	VPSRLD       $0x02, X3, X3
-	VPAND        khighx<>+0(SB), X3, X3
-	VPOR         X3, X4, X4
-	MOVWLZX      (CX), DI
-	VMOVD        DI, X3
-	VCVTPH2PS    X3, X3
-	VBROADCASTSS X3, Y5
-	VPMOVZXBD    X4, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y5, Y3, Y3
-	VPERMPS      Y3, Y1, Y5
-	VMOVUPS      Y5, (BX)
-	VPERMPS      Y3, Y2, Y5
-	VMOVUPS      Y5, 32(BX)
-	MOVWLZX      2(CX), DI
-	VMOVD        DI, X3
-	VCVTPH2PS    X3, X3
-	VBROADCASTSS X3, Y3
-	VPSHUFD      $0x0e, X4, X4
-	VXORPS       signbits<>+0(SB), Y3, Y3
-	VPMOVZXBD    X4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y3, Y4, Y4
-	VPERMPS      Y4, Y1, Y3
-	VMOVUPS      Y3, (SI)
-	VPERMPS      Y4, Y2, Y3
-	VMOVUPS      Y3, 32(SI)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y0, Y3, Y3
-	VMOVDQU      Y3, (DX)
-	VPAND        Y0, Y4, Y4
-	VMOVDQU      Y4, 32(DX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y0, Y3, Y3
-	VMOVDQU      Y3, 64(DX)
-	VPAND        Y0, Y4, Y4
-	VMOVDQU      Y4, 96(DX)
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y0, Y3, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        Y0, Y4, Y4
-	VMOVDQU      Y4, 160(DX)
-	VMOVDQU      112(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y0, Y3, Y3
-	VMOVDQU      Y3, 192(DX)
-	VPAND        Y0, Y4, Y4
-	VMOVDQU      Y4, 224(DX)
-	ADDQ         $+144, CX
-	ADDQ         $+256, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0 4096(CX)
+	PREFETCHT0 4160(CX)
+	PREFETCHT0 4224(CX)
+	VMOVDQU    (CX), X1
+	VPSHUFD    $0xed, X1, X2
+	VPSRLVD    kshiftx<>+0(SB), X2, X2
+	VPAND      kmaskx<>+0(SB), X2, X2
+	VPSHUFD    $0x84, X1, X1
+	VPSRLD     $0x02, X1, X1
+	VPAND      khighx<>+0(SB), X1, X1
+	VPOR       X1, X2, X2
+	VMOVD      (CX), X1
+	VCVTPH2PS  X1, X1
+	VMOVQ      X1, (DI)
+	VPMOVZXBW  X2, X1
+	VPUNPCKLWD X1, X1, X3
+	VMOVDQU    X3, (BX)
+	VPUNPCKHWD X1, X1, X3
+	VMOVDQU    X3, 16(BX)
+	VPSHUFD    $0x0e, X2, X2
+	VPMOVZXBW  X2, X1
+	VPUNPCKLWD X1, X1, X2
+	VMOVDQU    X2, (SI)
+	VPUNPCKHWD X1, X1, X2
+	VMOVDQU    X2, 16(SI)
+	VMOVDQU    16(CX), Y1
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      Y0, Y1, Y1
+	VMOVDQU    Y1, (DX)
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    Y2, 32(DX)
+	VMOVDQU    48(CX), Y1
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      Y0, Y1, Y1
+	VMOVDQU    Y1, 64(DX)
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    Y2, 96(DX)
+	VMOVDQU    80(CX), Y1
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      Y0, Y1, Y1
+	VMOVDQU    Y1, 128(DX)
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    Y2, 160(DX)
+	VMOVDQU    112(CX), Y1
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      Y0, Y1, Y1
+	VMOVDQU    Y1, 192(DX)
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    Y2, 224(DX)
+	ADDQ       $+144, CX
+	ADDQ       $+256, DX
+	ADDQ       $+8, DI
+	ADDQ       $+32, BX
+	ADDQ       $+32, SI
+	DECQ       AX
+	JNZ        block
 	VZEROUPPER
 	RET
-
-DATA twice0<>+0(SB)/8, $0x0000000000000000
-DATA twice0<>+8(SB)/8, $0x0000000100000001
-DATA twice0<>+16(SB)/8, $0x0000000200000002
-DATA twice0<>+24(SB)/8, $0x0000000300000003
-GLOBL twice0<>(SB), RODATA|NOPTR, $32
-
-DATA twice1<>+0(SB)/8, $0x0000000400000004
-DATA twice1<>+8(SB)/8, $0x0000000500000005
-DATA twice1<>+16(SB)/8, $0x0000000600000006
-DATA twice1<>+24(SB)/8, $0x0000000700000007
-GLOBL twice1<>(SB), RODATA|NOPTR, $32
 
 DATA kshiftx<>+0(SB)/8, $0x0000000000000000
 DATA kshiftx<>+8(SB)/8, $0x0000000400000000
@@ -1128,12 +3473,6 @@ DATA khighx<>+0(SB)/8, $0x3030303000000000
 DATA khighx<>+8(SB)/8, $0x3030303000000000
 GLOBL khighx<>(SB), RODATA|NOPTR, $16
 
-DATA signbits<>+0(SB)/8, $0x8000000080000000
-DATA signbits<>+8(SB)/8, $0x8000000080000000
-DATA signbits<>+16(SB)/8, $0x8000000080000000
-DATA signbits<>+24(SB)/8, $0x8000000080000000
-GLOBL signbits<>(SB), RODATA|NOPTR, $32
-
 // func decodeQ5_KAVX2(a *rowArgs)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeQ5_KAVX2(SB), NOSPLIT, $0-8
@@ -1142,109 +3481,99 @@ TEXT ·decodeQ5_KAVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
-	VMOVDQU      twice0<>+0(SB), Y1
-	VMOVDQU      twice1<>+0(SB), Y2
 
 block:
-	PREFETCHT0   4096(CX)
-	PREFETCHT0   4160(CX)
-	PREFETCHT0   4224(CX)
-	VMOVDQU      (CX), X3
-	VPSHUFD      $0xed, X3, X4
-	VPSRLVD      kshiftx<>+0(SB), X4, X4
-	VPAND        kmaskx<>+0(SB), X4, X4
-	VPSHUFD      $0x84, X3, X3
-	VPSRLD       $0x02, X3, X3
-	VPAND        khighx<>+0(SB), X3, X3
-	VPOR         X3, X4, X4
-	MOVWLZX      (CX), DI
-	VMOVD        DI, X3
-	VCVTPH2PS    X3, X3
-	VBROADCASTSS X3, Y5
-	VPMOVZXBD    X4, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y5, Y3, Y3
-	VPERMPS      Y3, Y1, Y5
-	VMOVUPS      Y5, (BX)
-	VPERMPS      Y3, Y2, Y5
-	VMOVUPS      Y5, 32(BX)
-	MOVWLZX      2(CX), DI
-	VMOVD        DI, X3
-	VCVTPH2PS    X3, X3
-	VBROADCASTSS X3, Y3
-	VPSHUFD      $0x0e, X4, X4
-	VXORPS       signbits<>+0(SB), Y3, Y3
-	VPMOVZXBD    X4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y3, Y4, Y4
-	VPERMPS      Y4, Y1, Y3
-	VMOVUPS      Y3, (SI)
-	VPERMPS      Y4, Y2, Y3
-	VMOVUPS      Y3, 32(SI)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y0, Y3, Y3
-	VMOVDQU      16(CX), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        bit4y<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, (DX)
-	VPAND        Y0, Y4, Y4
-	VMOVDQU      16(CX), Y3
-	VPSLLW       $0x03, Y3, Y3
-	VPAND        bit4y<>+0(SB), Y3, Y3
-	VPOR         Y3, Y4, Y4
-	VMOVDQU      Y4, 32(DX)
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y0, Y3, Y3
-	VMOVDQU      16(CX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        bit4y<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 64(DX)
-	VPAND        Y0, Y4, Y4
-	VMOVDQU      16(CX), Y3
-	VPSLLW       $0x01, Y3, Y3
-	VPAND        bit4y<>+0(SB), Y3, Y3
-	VPOR         Y3, Y4, Y4
-	VMOVDQU      Y4, 96(DX)
-	VMOVDQU      112(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y0, Y3, Y3
-	VMOVDQU      16(CX), Y5
-	VPSRLW       $0x00, Y5, Y5
-	VPAND        bit4y<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        Y0, Y4, Y4
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x01, Y3, Y3
-	VPAND        bit4y<>+0(SB), Y3, Y3
-	VPOR         Y3, Y4, Y4
-	VMOVDQU      Y4, 160(DX)
-	VMOVDQU      144(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y0, Y3, Y3
-	VMOVDQU      16(CX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        bit4y<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 192(DX)
-	VPAND        Y0, Y4, Y4
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x03, Y3, Y3
-	VPAND        bit4y<>+0(SB), Y3, Y3
-	VPOR         Y3, Y4, Y4
-	VMOVDQU      Y4, 224(DX)
-	ADDQ         $+176, CX
-	ADDQ         $+256, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0 4096(CX)
+	PREFETCHT0 4160(CX)
+	PREFETCHT0 4224(CX)
+	VMOVDQU    (CX), X1
+	VPSHUFD    $0xed, X1, X2
+	VPSRLVD    kshiftx<>+0(SB), X2, X2
+	VPAND      kmaskx<>+0(SB), X2, X2
+	VPSHUFD    $0x84, X1, X1
+	VPSRLD     $0x02, X1, X1
+	VPAND      khighx<>+0(SB), X1, X1
+	VPOR       X1, X2, X2
+	VMOVD      (CX), X1
+	VCVTPH2PS  X1, X1
+	VMOVQ      X1, (DI)
+	VPMOVZXBW  X2, X1
+	VPUNPCKLWD X1, X1, X3
+	VMOVDQU    X3, (BX)
+	VPUNPCKHWD X1, X1, X3
+	VMOVDQU    X3, 16(BX)
+	VPSHUFD    $0x0e, X2, X2
+	VPMOVZXBW  X2, X1
+	VPUNPCKLWD X1, X1, X2
+	VMOVDQU    X2, (SI)
+	VPUNPCKHWD X1, X1, X2
+	VMOVDQU    X2, 16(SI)
+	VMOVDQU    48(CX), Y1
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      Y0, Y1, Y1
+	VMOVDQU    16(CX), Y3
+	VPSLLW     $0x04, Y3, Y3
+	VPAND      bit4y<>+0(SB), Y3, Y3
+	VPOR       Y3, Y1, Y1
+	VMOVDQU    Y1, (DX)
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    16(CX), Y1
+	VPSLLW     $0x03, Y1, Y1
+	VPAND      bit4y<>+0(SB), Y1, Y1
+	VPOR       Y1, Y2, Y2
+	VMOVDQU    Y2, 32(DX)
+	VMOVDQU    80(CX), Y1
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      Y0, Y1, Y1
+	VMOVDQU    16(CX), Y3
+	VPSLLW     $0x02, Y3, Y3
+	VPAND      bit4y<>+0(SB), Y3, Y3
+	VPOR       Y3, Y1, Y1
+	VMOVDQU    Y1, 64(DX)
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    16(CX), Y1
+	VPSLLW     $0x01, Y1, Y1
+	VPAND      bit4y<>+0(SB), Y1, Y1
+	VPOR       Y1, Y2, Y2
+	VMOVDQU    Y2, 96(DX)
+	VMOVDQU    112(CX), Y1
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      Y0, Y1, Y1
+	VMOVDQU    16(CX), Y3
+	VPSRLW     $0x00, Y3, Y3
+	VPAND      bit4y<>+0(SB), Y3, Y3
+	VPOR       Y3, Y1, Y1
+	VMOVDQU    Y1, 128(DX)
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    16(CX), Y1
+	VPSRLW     $0x01, Y1, Y1
+	VPAND      bit4y<>+0(SB), Y1, Y1
+	VPOR       Y1, Y2, Y2
+	VMOVDQU    Y2, 160(DX)
+	VMOVDQU    144(CX), Y1
+	VPSRLW     $0x04, Y1, Y2
+	VPAND      Y0, Y1, Y1
+	VMOVDQU    16(CX), Y3
+	VPSRLW     $0x02, Y3, Y3
+	VPAND      bit4y<>+0(SB), Y3, Y3
+	VPOR       Y3, Y1, Y1
+	VMOVDQU    Y1, 192(DX)
+	VPAND      Y0, Y2, Y2
+	VMOVDQU    16(CX), Y1
+	VPSRLW     $0x03, Y1, Y1
+	VPAND      bit4y<>+0(SB), Y1, Y1
+	VPOR       Y1, Y2, Y2
+	VMOVDQU    Y2, 224(DX)
+	ADDQ       $+176, CX
+	ADDQ       $+256, DX
+	ADDQ       $+8, DI
+	ADDQ       $+32, BX
+	ADDQ       $+32, SI
+	DECQ       AX
+	JNZ        block
 	VZEROUPPER
 	RET
 
@@ -1262,100 +3591,96 @@ TEXT ·decodeQ6_KAVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
 	VPBROADCASTD bits45<>+0(SB), Y1
 	VPBROADCASTD off32y<>+0(SB), Y2
 
 block:
-	PREFETCHT0   4096(CX)
-	PREFETCHT0   4160(CX)
-	PREFETCHT0   4224(CX)
-	PREFETCHT0   4288(CX)
-	MOVWLZX      208(CX), DI
-	VMOVD        DI, X3
-	VCVTPH2PS    X3, X3
-	VBROADCASTSS X3, Y3
-	VPMOVSXBD    192(CX), Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y3, Y4, Y4
-	VMOVUPS      Y4, (BX)
-	VPMOVSXBD    200(CX), Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y3, Y4, Y4
-	VMOVUPS      Y4, 32(BX)
-	VMOVDQU      (CX), Y3
-	VMOVDQU      128(CX), Y4
-	VPAND        Y0, Y3, Y3
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        Y1, Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSUBB       Y2, Y3, Y3
-	VMOVDQU      Y3, (DX)
-	VMOVDQU      32(CX), Y3
-	VMOVDQU      128(CX), Y4
-	VPAND        Y0, Y3, Y3
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        Y1, Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSUBB       Y2, Y3, Y3
-	VMOVDQU      Y3, 32(DX)
-	VMOVDQU      (CX), Y3
-	VMOVDQU      128(CX), Y4
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPAND        Y1, Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSUBB       Y2, Y3, Y3
-	VMOVDQU      Y3, 64(DX)
-	VMOVDQU      32(CX), Y3
-	VMOVDQU      128(CX), Y4
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        Y1, Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSUBB       Y2, Y3, Y3
-	VMOVDQU      Y3, 96(DX)
-	VMOVDQU      64(CX), Y3
-	VMOVDQU      160(CX), Y4
-	VPAND        Y0, Y3, Y3
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        Y1, Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSUBB       Y2, Y3, Y3
-	VMOVDQU      Y3, 128(DX)
-	VMOVDQU      96(CX), Y3
-	VMOVDQU      160(CX), Y4
-	VPAND        Y0, Y3, Y3
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        Y1, Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSUBB       Y2, Y3, Y3
-	VMOVDQU      Y3, 160(DX)
-	VMOVDQU      64(CX), Y3
-	VMOVDQU      160(CX), Y4
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPAND        Y1, Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSUBB       Y2, Y3, Y3
-	VMOVDQU      Y3, 192(DX)
-	VMOVDQU      96(CX), Y3
-	VMOVDQU      160(CX), Y4
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        Y1, Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSUBB       Y2, Y3, Y3
-	VMOVDQU      Y3, 224(DX)
-	ADDQ         $+210, CX
-	ADDQ         $+256, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0 4096(CX)
+	PREFETCHT0 4160(CX)
+	PREFETCHT0 4224(CX)
+	PREFETCHT0 4288(CX)
+	MOVWLZX    208(CX), R8
+	VMOVD      R8, X3
+	VCVTPH2PS  X3, X3
+	VMOVQ      X3, (DI)
+	VPMOVSXBW  192(CX), Y3
+	VMOVDQU    Y3, (BX)
+	VMOVDQU    (CX), Y3
+	VMOVDQU    128(CX), Y4
+	VPAND      Y0, Y3, Y3
+	VPSLLW     $0x04, Y4, Y4
+	VPAND      Y1, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPSUBB     Y2, Y3, Y3
+	VMOVDQU    Y3, (DX)
+	VMOVDQU    32(CX), Y3
+	VMOVDQU    128(CX), Y4
+	VPAND      Y0, Y3, Y3
+	VPSLLW     $0x02, Y4, Y4
+	VPAND      Y1, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPSUBB     Y2, Y3, Y3
+	VMOVDQU    Y3, 32(DX)
+	VMOVDQU    (CX), Y3
+	VMOVDQU    128(CX), Y4
+	VPSRLW     $0x04, Y3, Y3
+	VPAND      Y0, Y3, Y3
+	VPAND      Y1, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPSUBB     Y2, Y3, Y3
+	VMOVDQU    Y3, 64(DX)
+	VMOVDQU    32(CX), Y3
+	VMOVDQU    128(CX), Y4
+	VPSRLW     $0x04, Y3, Y3
+	VPAND      Y0, Y3, Y3
+	VPSRLW     $0x02, Y4, Y4
+	VPAND      Y1, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPSUBB     Y2, Y3, Y3
+	VMOVDQU    Y3, 96(DX)
+	VMOVDQU    64(CX), Y3
+	VMOVDQU    160(CX), Y4
+	VPAND      Y0, Y3, Y3
+	VPSLLW     $0x04, Y4, Y4
+	VPAND      Y1, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPSUBB     Y2, Y3, Y3
+	VMOVDQU    Y3, 128(DX)
+	VMOVDQU    96(CX), Y3
+	VMOVDQU    160(CX), Y4
+	VPAND      Y0, Y3, Y3
+	VPSLLW     $0x02, Y4, Y4
+	VPAND      Y1, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPSUBB     Y2, Y3, Y3
+	VMOVDQU    Y3, 160(DX)
+	VMOVDQU    64(CX), Y3
+	VMOVDQU    160(CX), Y4
+	VPSRLW     $0x04, Y3, Y3
+	VPAND      Y0, Y3, Y3
+	VPAND      Y1, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPSUBB     Y2, Y3, Y3
+	VMOVDQU    Y3, 192(DX)
+	VMOVDQU    96(CX), Y3
+	VMOVDQU    160(CX), Y4
+	VPSRLW     $0x04, Y3, Y3
+	VPAND      Y0, Y3, Y3
+	VPSRLW     $0x02, Y4, Y4
+	VPAND      Y1, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VPSUBB     Y2, Y3, Y3
+	VMOVDQU    Y3, 224(DX)
+	ADDQ       $+210, CX
+	ADDQ       $+256, DX
+	ADDQ       $+8, DI
+	ADDQ       $+32, BX
+	ADDQ       $+32, SI
+	DECQ       AX
+	JNZ        block
 	VZEROUPPER
 	RET
 
@@ -1373,33 +3698,31 @@ TEXT ·decodeQ4_1AVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
 
 block:
-	PREFETCHT0   4096(CX)
-	MOVWLZX      (CX), DI
-	VMOVD        DI, X1
-	VCVTPH2PS    X1, X1
-	VBROADCASTSS X1, Y1
-	VMOVQ        X1, (BX)
-	MOVWLZX      2(CX), DI
-	VMOVD        DI, X1
-	VCVTPH2PS    X1, X1
-	VBROADCASTSS X1, Y1
-	VMOVSS       X1, (SI)
-	SUBQ         $+4, SI
-	VMOVDQU      4(CX), X2
-	VPSRLW       $0x04, X2, X1
-	VINSERTI128  $0x01, X1, Y2, Y1
-	VPAND        Y0, Y1, Y1
-	VMOVDQU      Y1, (DX)
-	ADDQ         $+20, CX
-	ADDQ         $+32, DX
-	ADDQ         $+8, BX
-	ADDQ         $+8, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0  4096(CX)
+	MOVWLZX     (CX), DI
+	VMOVD       DI, X1
+	VCVTPH2PS   X1, X1
+	VMOVSS      X1, (BX)
+	MOVWLZX     2(CX), DI
+	VMOVD       DI, X1
+	VCVTPH2PS   X1, X1
+	VMOVSS      X1, (SI)
+	VMOVDQU     4(CX), X1
+	VPSRLW      $0x04, X1, X2
+	VINSERTI128 $0x01, X2, Y1, Y2
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     Y2, (DX)
+	ADDQ        $+20, CX
+	ADDQ        $+32, DX
+	ADDQ        $+4, BX
+	ADDQ        $+4, SI
+	DECQ        AX
+	JNZ         block
 	VZEROUPPER
 	RET
 
@@ -1411,7 +3734,8 @@ TEXT ·decodeQ5_0AVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
 
 block:
@@ -1419,25 +3743,24 @@ block:
 	MOVWLZX      (CX), DI
 	VMOVD        DI, X1
 	VCVTPH2PS    X1, X1
-	VBROADCASTSS X1, Y1
-	VMOVQ        X1, (BX)
-	VMOVDQU      6(CX), X2
-	VPSRLW       $0x04, X2, X1
-	VINSERTI128  $0x01, X1, Y2, Y1
-	VPAND        Y0, Y1, Y1
+	VMOVSS       X1, (BX)
+	VMOVDQU      6(CX), X1
+	VPSRLW       $0x04, X1, X2
+	VINSERTI128  $0x01, X2, Y1, Y2
+	VPAND        Y0, Y2, Y2
 	VPBROADCASTD 2(CX), Y3
 	VPSHUFB      bytes8<>+0(SB), Y3, Y3
 	VMOVDQU      bitmasky<>+0(SB), Y4
 	VPAND        Y4, Y3, Y3
 	VPCMPEQB     Y4, Y3, Y3
 	VPAND        bit4y<>+0(SB), Y3, Y3
-	VPOR         Y3, Y1, Y1
-	VPSUBB       off16y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, (DX)
+	VPOR         Y3, Y2, Y2
+	VPSUBB       off16y<>+0(SB), Y2, Y2
+	VMOVDQU      Y2, (DX)
 	ADDQ         $+22, CX
 	ADDQ         $+32, DX
-	ADDQ         $+8, BX
-	ADDQ         $+8, SI
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
 	DECQ         AX
 	JNZ          block
 	VZEROUPPER
@@ -1469,7 +3792,8 @@ TEXT ·decodeQ5_1AVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
 
 block:
@@ -1477,30 +3801,27 @@ block:
 	MOVWLZX      (CX), DI
 	VMOVD        DI, X1
 	VCVTPH2PS    X1, X1
-	VBROADCASTSS X1, Y1
-	VMOVQ        X1, (BX)
+	VMOVSS       X1, (BX)
 	MOVWLZX      2(CX), DI
 	VMOVD        DI, X1
 	VCVTPH2PS    X1, X1
-	VBROADCASTSS X1, Y1
 	VMOVSS       X1, (SI)
-	SUBQ         $+4, SI
-	VMOVDQU      8(CX), X2
-	VPSRLW       $0x04, X2, X1
-	VINSERTI128  $0x01, X1, Y2, Y1
-	VPAND        Y0, Y1, Y1
+	VMOVDQU      8(CX), X1
+	VPSRLW       $0x04, X1, X2
+	VINSERTI128  $0x01, X2, Y1, Y2
+	VPAND        Y0, Y2, Y2
 	VPBROADCASTD 4(CX), Y3
 	VPSHUFB      bytes8<>+0(SB), Y3, Y3
 	VMOVDQU      bitmasky<>+0(SB), Y4
 	VPAND        Y4, Y3, Y3
 	VPCMPEQB     Y4, Y3, Y3
 	VPAND        bit4y<>+0(SB), Y3, Y3
-	VPOR         Y3, Y1, Y1
-	VMOVDQU      Y1, (DX)
+	VPOR         Y3, Y2, Y2
+	VMOVDQU      Y2, (DX)
 	ADDQ         $+24, CX
 	ADDQ         $+32, DX
-	ADDQ         $+8, BX
-	ADDQ         $+8, SI
+	ADDQ         $+4, BX
+	ADDQ         $+4, SI
 	DECQ         AX
 	JNZ          block
 	VZEROUPPER
@@ -1514,29 +3835,29 @@ TEXT ·decodeIQ4_NLAVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
 
 block:
-	PREFETCHT0   4096(CX)
-	MOVWLZX      (CX), DI
-	VMOVD        DI, X1
-	VCVTPH2PS    X1, X1
-	VBROADCASTSS X1, Y1
-	VMOVQ        X1, (BX)
-	VMOVDQU      2(CX), X2
-	VPSRLW       $0x04, X2, X1
-	VINSERTI128  $0x01, X1, Y2, Y1
-	VPAND        Y0, Y1, Y1
-	VMOVDQU      iq4signedy<>+0(SB), Y3
-	VPSHUFB      Y1, Y3, Y1
-	VMOVDQU      Y1, (DX)
-	ADDQ         $+18, CX
-	ADDQ         $+32, DX
-	ADDQ         $+8, BX
-	ADDQ         $+8, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0  4096(CX)
+	MOVWLZX     (CX), DI
+	VMOVD       DI, X1
+	VCVTPH2PS   X1, X1
+	VMOVSS      X1, (BX)
+	VMOVDQU     2(CX), X1
+	VPSRLW      $0x04, X1, X2
+	VINSERTI128 $0x01, X2, Y1, Y2
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     iq4signedy<>+0(SB), Y3
+	VPSHUFB     Y2, Y3, Y2
+	VMOVDQU     Y2, (DX)
+	ADDQ        $+18, CX
+	ADDQ        $+32, DX
+	ADDQ        $+4, BX
+	ADDQ        $+4, SI
+	DECQ        AX
+	JNZ         block
 	VZEROUPPER
 	RET
 
@@ -1554,34 +3875,32 @@ TEXT ·decodeMXFP4AVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
 
 block:
-	PREFETCHT0   4096(CX)
-	MOVBLZX      (CX), DI
-	LEAL         -1(DI), R8
-	SHLL         $0x17, R8
-	LEAL         1(DI), R9
-	SHLL         $0x15, R9
-	CMPL         DI, $0x02
-	CMOVLLT      R9, R8
-	VMOVD        R8, X1
-	VBROADCASTSS X1, X1
-	VMOVQ        X1, (BX)
-	VMOVDQU      1(CX), X1
-	VPSRLW       $0x04, X1, X2
-	VINSERTI128  $0x01, X2, Y1, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      mxfp4signedy<>+0(SB), Y3
-	VPSHUFB      Y2, Y3, Y2
-	VMOVDQU      Y2, (DX)
-	ADDQ         $+17, CX
-	ADDQ         $+32, DX
-	ADDQ         $+8, BX
-	ADDQ         $+8, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0  4096(CX)
+	MOVBLZX     (CX), DI
+	LEAL        -1(DI), R8
+	SHLL        $0x17, R8
+	XORL        R9, R9
+	CMPL        DI, $0x02
+	CMOVLLT     R9, R8
+	MOVL        R8, (BX)
+	VMOVDQU     1(CX), X1
+	VPSRLW      $0x04, X1, X2
+	VINSERTI128 $0x01, X2, Y1, Y2
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     mxfp4signedy<>+0(SB), Y3
+	VPSHUFB     Y2, Y3, Y2
+	VMOVDQU     Y2, (DX)
+	ADDQ        $+17, CX
+	ADDQ        $+32, DX
+	ADDQ        $+4, BX
+	ADDQ        $+4, SI
+	DECQ        AX
+	JNZ         block
 	VZEROUPPER
 	RET
 
@@ -1599,79 +3918,61 @@ TEXT ·decodeQ2_KAVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
 
 block:
-	PREFETCHT0   4096(CX)
-	PREFETCHT0   4160(CX)
-	MOVWLZX      82(CX), DI
-	VMOVD        DI, X1
-	VCVTPH2PS    X1, X1
-	VBROADCASTSS X1, Y3
-	VMOVDQU      (CX), X1
-	VPSRLW       $0x04, X1, X2
-	VPAND        X0, X1, X1
-	VPAND        X0, X2, X2
-	MOVWLZX      80(CX), DI
-	VMOVD        DI, X4
-	VCVTPH2PS    X4, X4
-	VBROADCASTSS X4, Y4
-	VPMOVZXBD    X1, Y5
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y4, Y5, Y5
-	VMOVUPS      Y5, (BX)
-	VPSHUFD      $0x0e, X1, X1
-	VPMOVZXBD    X1, Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y4, Y1, Y1
-	VMOVUPS      Y1, 32(BX)
-	VXORPS       signbits<>+0(SB), Y3, Y3
-	VPMOVZXBD    X2, Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y3, Y1, Y1
-	VMOVUPS      Y1, (SI)
-	VPSHUFD      $0x0e, X2, X2
-	VPMOVZXBD    X2, Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y3, Y1, Y1
-	VMOVUPS      Y1, 32(SI)
-	VMOVDQU      16(CX), Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, (DX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 32(DX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 64(DX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 96(DX)
-	VMOVDQU      48(CX), Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 128(DX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 160(DX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 192(DX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 224(DX)
-	ADDQ         $+84, CX
-	ADDQ         $+256, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0 4096(CX)
+	PREFETCHT0 4160(CX)
+	VMOVDQU    (CX), X1
+	VPSRLW     $0x04, X1, X2
+	VPAND      X0, X1, X1
+	VPAND      X0, X2, X2
+	VPMOVZXBW  X1, Y1
+	VMOVDQU    Y1, (BX)
+	VPMOVZXBW  X2, Y1
+	VMOVDQU    Y1, (SI)
+	VMOVD      80(CX), X1
+	VCVTPH2PS  X1, X1
+	VMOVQ      X1, (DI)
+	VMOVDQU    16(CX), Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, (DX)
+	VMOVDQU    16(CX), Y1
+	VPSRLW     $0x02, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 32(DX)
+	VMOVDQU    16(CX), Y1
+	VPSRLW     $0x04, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 64(DX)
+	VMOVDQU    16(CX), Y1
+	VPSRLW     $0x06, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 96(DX)
+	VMOVDQU    48(CX), Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 128(DX)
+	VMOVDQU    48(CX), Y1
+	VPSRLW     $0x02, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 160(DX)
+	VMOVDQU    48(CX), Y1
+	VPSRLW     $0x04, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 192(DX)
+	VMOVDQU    48(CX), Y1
+	VPSRLW     $0x06, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 224(DX)
+	ADDQ       $+84, CX
+	ADDQ       $+256, DX
+	ADDQ       $+8, DI
+	ADDQ       $+32, BX
+	ADDQ       $+32, SI
+	DECQ       AX
+	JNZ        block
 	VZEROUPPER
 	RET
 
@@ -1689,111 +3990,106 @@ TEXT ·decodeQ3_KAVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
 
 block:
-	PREFETCHT0   4096(CX)
-	PREFETCHT0   4160(CX)
-	VMOVDQU      94(CX), X1
-	VPSHUFB      q3lo<>+0(SB), X1, X2
-	VPSRLW       $0x04, X2, X3
-	VPBLENDW     $0xf0, X3, X2, X2
-	VPAND        X0, X2, X2
-	VPSHUFB      q3hi<>+0(SB), X1, X1
-	VPSRLVD      q3shift<>+0(SB), X1, X1
-	VPSLLD       $0x04, X1, X1
-	VPAND        bits45x<>+0(SB), X1, X1
-	VPOR         X1, X2, X2
-	VPSUBB       off32x<>+0(SB), X2, X2
-	MOVWLZX      108(CX), DI
-	VMOVD        DI, X1
-	VCVTPH2PS    X1, X1
-	VBROADCASTSS X1, Y1
-	VPMOVSXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y1, Y3, Y3
-	VMOVUPS      Y3, (BX)
-	VPSHUFD      $0x0e, X2, X2
-	VPMOVSXBD    X2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVUPS      Y2, 32(BX)
-	VMOVDQU      32(CX), Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      (CX), Y2
-	VPSLLW       $0x02, Y2, Y2
-	VPAND        bit2y<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSUBB       off4y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, (DX)
-	VMOVDQU      32(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      (CX), Y2
-	VPSLLW       $0x01, Y2, Y2
-	VPAND        bit2y<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSUBB       off4y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 32(DX)
-	VMOVDQU      32(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      (CX), Y2
-	VPAND        bit2y<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSUBB       off4y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 64(DX)
-	VMOVDQU      32(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      (CX), Y2
-	VPSRLW       $0x01, Y2, Y2
-	VPAND        bit2y<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSUBB       off4y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 96(DX)
-	VMOVDQU      64(CX), Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      (CX), Y2
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        bit2y<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSUBB       off4y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 128(DX)
-	VMOVDQU      64(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      (CX), Y2
-	VPSRLW       $0x03, Y2, Y2
-	VPAND        bit2y<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSUBB       off4y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 160(DX)
-	VMOVDQU      64(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      (CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        bit2y<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSUBB       off4y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 192(DX)
-	VMOVDQU      64(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        low03y<>+0(SB), Y1, Y1
-	VMOVDQU      (CX), Y2
-	VPSRLW       $0x05, Y2, Y2
-	VPAND        bit2y<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSUBB       off4y<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 224(DX)
-	ADDQ         $+110, CX
-	ADDQ         $+256, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0 4096(CX)
+	PREFETCHT0 4160(CX)
+	VMOVDQU    94(CX), X1
+	VPSHUFB    q3lo<>+0(SB), X1, X2
+	VPSRLW     $0x04, X2, X3
+	VPBLENDW   $0xf0, X3, X2, X2
+	VPAND      X0, X2, X2
+	VPSHUFB    q3hi<>+0(SB), X1, X1
+	VPSRLVD    q3shift<>+0(SB), X1, X1
+	VPSLLD     $0x04, X1, X1
+	VPAND      bits45x<>+0(SB), X1, X1
+	VPOR       X1, X2, X2
+	VPSUBB     off32x<>+0(SB), X2, X2
+	VPMOVSXBW  X2, Y1
+	VMOVDQU    Y1, (BX)
+	MOVWLZX    108(CX), R8
+	VMOVD      R8, X1
+	VCVTPH2PS  X1, X1
+	VMOVQ      X1, (DI)
+	VMOVDQU    32(CX), Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    (CX), Y2
+	VPSLLW     $0x02, Y2, Y2
+	VPAND      bit2y<>+0(SB), Y2, Y2
+	VPOR       Y2, Y1, Y1
+	VPSUBB     off4y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, (DX)
+	VMOVDQU    32(CX), Y1
+	VPSRLW     $0x02, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    (CX), Y2
+	VPSLLW     $0x01, Y2, Y2
+	VPAND      bit2y<>+0(SB), Y2, Y2
+	VPOR       Y2, Y1, Y1
+	VPSUBB     off4y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 32(DX)
+	VMOVDQU    32(CX), Y1
+	VPSRLW     $0x04, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    (CX), Y2
+	VPAND      bit2y<>+0(SB), Y2, Y2
+	VPOR       Y2, Y1, Y1
+	VPSUBB     off4y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 64(DX)
+	VMOVDQU    32(CX), Y1
+	VPSRLW     $0x06, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    (CX), Y2
+	VPSRLW     $0x01, Y2, Y2
+	VPAND      bit2y<>+0(SB), Y2, Y2
+	VPOR       Y2, Y1, Y1
+	VPSUBB     off4y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 96(DX)
+	VMOVDQU    64(CX), Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    (CX), Y2
+	VPSRLW     $0x02, Y2, Y2
+	VPAND      bit2y<>+0(SB), Y2, Y2
+	VPOR       Y2, Y1, Y1
+	VPSUBB     off4y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 128(DX)
+	VMOVDQU    64(CX), Y1
+	VPSRLW     $0x02, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    (CX), Y2
+	VPSRLW     $0x03, Y2, Y2
+	VPAND      bit2y<>+0(SB), Y2, Y2
+	VPOR       Y2, Y1, Y1
+	VPSUBB     off4y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 160(DX)
+	VMOVDQU    64(CX), Y1
+	VPSRLW     $0x04, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    (CX), Y2
+	VPSRLW     $0x04, Y2, Y2
+	VPAND      bit2y<>+0(SB), Y2, Y2
+	VPOR       Y2, Y1, Y1
+	VPSUBB     off4y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 192(DX)
+	VMOVDQU    64(CX), Y1
+	VPSRLW     $0x06, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VMOVDQU    (CX), Y2
+	VPSRLW     $0x05, Y2, Y2
+	VPAND      bit2y<>+0(SB), Y2, Y2
+	VPOR       Y2, Y1, Y1
+	VPSUBB     off4y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 224(DX)
+	ADDQ       $+110, CX
+	ADDQ       $+256, DX
+	ADDQ       $+8, DI
+	ADDQ       $+32, BX
+	ADDQ       $+32, SI
+	DECQ       AX
+	JNZ        block
 	VZEROUPPER
 	RET
 
@@ -1837,87 +4133,84 @@ TEXT ·decodeIQ4_XSAVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), AX
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
 	VPBROADCASTD low0f<>+0(SB), Y0
-	VMOVDQU      twice0<>+0(SB), Y1
-	VMOVDQU      twice1<>+0(SB), Y2
-	VMOVDQU      iq4signedy<>+0(SB), Y3
+	VMOVDQU      iq4signedy<>+0(SB), Y1
 
 block:
 	PREFETCHT0   4096(CX)
 	PREFETCHT0   4160(CX)
 	PREFETCHT0   4224(CX)
-	VPBROADCASTD 4(CX), Y4
-	VPSRLVD      x4<>+0(SB), Y4, Y4
-	VPAND        c15y<>+0(SB), Y4, Y4
-	VPBROADCASTD (CX), Y5
-	VPSRLVD      x2<>+0(SB), Y5, Y5
-	VPSLLD       $0x04, Y5, Y5
-	VPAND        c48y<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSUBD       c32y<>+0(SB), Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	MOVWLZX      (CX), DI
-	VMOVD        DI, X5
-	VCVTPH2PS    X5, X5
-	VBROADCASTSS X5, Y5
-	VMULPS       Y5, Y4, Y4
-	VPERMPS      Y4, Y1, Y5
-	VMOVUPS      Y5, (BX)
-	VPERMPS      Y4, Y2, Y4
-	VMOVUPS      Y4, 32(BX)
-	VMOVDQU      8(CX), X6
-	VPSRLW       $0x04, X6, X4
-	VINSERTI128  $0x01, X4, Y6, Y4
-	VPAND        Y0, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      Y4, (DX)
-	VMOVDQU      24(CX), X6
-	VPSRLW       $0x04, X6, X4
-	VINSERTI128  $0x01, X4, Y6, Y4
-	VPAND        Y0, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      Y4, 32(DX)
-	VMOVDQU      40(CX), X6
-	VPSRLW       $0x04, X6, X4
-	VINSERTI128  $0x01, X4, Y6, Y4
-	VPAND        Y0, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      Y4, 64(DX)
-	VMOVDQU      56(CX), X6
-	VPSRLW       $0x04, X6, X4
-	VINSERTI128  $0x01, X4, Y6, Y4
-	VPAND        Y0, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      Y4, 96(DX)
-	VMOVDQU      72(CX), X6
-	VPSRLW       $0x04, X6, X4
-	VINSERTI128  $0x01, X4, Y6, Y4
-	VPAND        Y0, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      Y4, 128(DX)
-	VMOVDQU      88(CX), X6
-	VPSRLW       $0x04, X6, X4
-	VINSERTI128  $0x01, X4, Y6, Y4
-	VPAND        Y0, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      Y4, 160(DX)
-	VMOVDQU      104(CX), X6
-	VPSRLW       $0x04, X6, X4
-	VINSERTI128  $0x01, X4, Y6, Y4
-	VPAND        Y0, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      Y4, 192(DX)
-	VMOVDQU      120(CX), X6
-	VPSRLW       $0x04, X6, X4
-	VINSERTI128  $0x01, X4, Y6, Y4
-	VPAND        Y0, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      Y4, 224(DX)
+	VPBROADCASTD 4(CX), Y2
+	VPSRLVD      x4<>+0(SB), Y2, Y2
+	VPAND        c15y<>+0(SB), Y2, Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      x2<>+0(SB), Y3, Y3
+	VPSLLD       $0x04, Y3, Y3
+	VPAND        c48y<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSUBD       c32y<>+0(SB), Y2, Y2
+	VPSLLD       $0x10, Y2, Y3
+	VPBLENDW     $0xaa, Y3, Y2, Y2
+	VMOVDQU      Y2, (BX)
+	MOVWLZX      (CX), R8
+	VMOVD        R8, X2
+	VCVTPH2PS    X2, X2
+	VMOVQ        X2, (DI)
+	VMOVDQU      8(CX), X4
+	VPSRLW       $0x04, X4, X2
+	VINSERTI128  $0x01, X2, Y4, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, (DX)
+	VMOVDQU      24(CX), X4
+	VPSRLW       $0x04, X4, X2
+	VINSERTI128  $0x01, X2, Y4, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 32(DX)
+	VMOVDQU      40(CX), X4
+	VPSRLW       $0x04, X4, X2
+	VINSERTI128  $0x01, X2, Y4, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 64(DX)
+	VMOVDQU      56(CX), X4
+	VPSRLW       $0x04, X4, X2
+	VINSERTI128  $0x01, X2, Y4, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 96(DX)
+	VMOVDQU      72(CX), X4
+	VPSRLW       $0x04, X4, X2
+	VINSERTI128  $0x01, X2, Y4, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(DX)
+	VMOVDQU      88(CX), X4
+	VPSRLW       $0x04, X4, X2
+	VINSERTI128  $0x01, X2, Y4, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 160(DX)
+	VMOVDQU      104(CX), X4
+	VPSRLW       $0x04, X4, X2
+	VINSERTI128  $0x01, X2, Y4, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(DX)
+	VMOVDQU      120(CX), X4
+	VPSRLW       $0x04, X4, X2
+	VINSERTI128  $0x01, X2, Y4, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 224(DX)
 	ADDQ         $+136, CX
 	ADDQ         $+256, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
+	ADDQ         $+8, DI
+	ADDQ         $+32, BX
+	ADDQ         $+32, SI
 	DECQ         AX
 	JNZ          block
 	VZEROUPPER
@@ -1956,66 +4249,68 @@ GLOBL c32y<>(SB), RODATA|NOPTR, $32
 // func decodeTQ2_0AVX2(a *rowArgs)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeTQ2_0AVX2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ 8(AX), DX
-	MOVQ 16(AX), BX
-	MOVQ 24(AX), SI
-	MOVQ 32(AX), AX
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
+	VPBROADCASTD ones16<>+0(SB), Y0
 
 block:
-	PREFETCHT0   4096(CX)
-	PREFETCHT0   4160(CX)
-	MOVWLZX      64(CX), DI
-	VMOVD        DI, X0
-	VCVTPH2PS    X0, X0
-	VBROADCASTSS X0, Y0
-	VMOVUPS      Y0, (BX)
-	VMOVUPS      Y0, 32(BX)
-	VMOVDQU      (CX), Y0
-	VPAND        low03y<>+0(SB), Y0, Y0
-	VPSUBB       off1y<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, (DX)
-	VMOVDQU      (CX), Y0
-	VPSRLW       $0x02, Y0, Y0
-	VPAND        low03y<>+0(SB), Y0, Y0
-	VPSUBB       off1y<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 32(DX)
-	VMOVDQU      (CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        low03y<>+0(SB), Y0, Y0
-	VPSUBB       off1y<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 64(DX)
-	VMOVDQU      (CX), Y0
-	VPSRLW       $0x06, Y0, Y0
-	VPAND        low03y<>+0(SB), Y0, Y0
-	VPSUBB       off1y<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 96(DX)
-	VMOVDQU      32(CX), Y0
-	VPAND        low03y<>+0(SB), Y0, Y0
-	VPSUBB       off1y<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 128(DX)
-	VMOVDQU      32(CX), Y0
-	VPSRLW       $0x02, Y0, Y0
-	VPAND        low03y<>+0(SB), Y0, Y0
-	VPSUBB       off1y<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 160(DX)
-	VMOVDQU      32(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        low03y<>+0(SB), Y0, Y0
-	VPSUBB       off1y<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 192(DX)
-	VMOVDQU      32(CX), Y0
-	VPSRLW       $0x06, Y0, Y0
-	VPAND        low03y<>+0(SB), Y0, Y0
-	VPSUBB       off1y<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 224(DX)
-	ADDQ         $+66, CX
-	ADDQ         $+256, DX
-	ADDQ         $+64, BX
-	ADDQ         $+64, SI
-	DECQ         AX
-	JNZ          block
+	PREFETCHT0 4096(CX)
+	PREFETCHT0 4160(CX)
+	VMOVDQU    Y0, (BX)
+	MOVWLZX    64(CX), R8
+	VMOVD      R8, X1
+	VCVTPH2PS  X1, X1
+	VMOVQ      X1, (DI)
+	VMOVDQU    (CX), Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VPSUBB     off1y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, (DX)
+	VMOVDQU    (CX), Y1
+	VPSRLW     $0x02, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VPSUBB     off1y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 32(DX)
+	VMOVDQU    (CX), Y1
+	VPSRLW     $0x04, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VPSUBB     off1y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 64(DX)
+	VMOVDQU    (CX), Y1
+	VPSRLW     $0x06, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VPSUBB     off1y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 96(DX)
+	VMOVDQU    32(CX), Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VPSUBB     off1y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 128(DX)
+	VMOVDQU    32(CX), Y1
+	VPSRLW     $0x02, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VPSUBB     off1y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 160(DX)
+	VMOVDQU    32(CX), Y1
+	VPSRLW     $0x04, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VPSUBB     off1y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 192(DX)
+	VMOVDQU    32(CX), Y1
+	VPSRLW     $0x06, Y1, Y1
+	VPAND      low03y<>+0(SB), Y1, Y1
+	VPSUBB     off1y<>+0(SB), Y1, Y1
+	VMOVDQU    Y1, 224(DX)
+	ADDQ       $+66, CX
+	ADDQ       $+256, DX
+	ADDQ       $+8, DI
+	ADDQ       $+32, BX
+	ADDQ       $+32, SI
+	DECQ       AX
+	JNZ        block
 	VZEROUPPER
 	RET
 

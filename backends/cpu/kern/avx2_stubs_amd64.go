@@ -4,152 +4,212 @@
 
 package kern
 
-// dotT1AVX2 multiplies a decoded row with 1 tokens: y[t] = Σ_b dx[t][b]·(s[2b]·Σ q·x + s[2b+1]·Σ q·x), halves of 16.
+// dot32T1AVX2 multiplies decoded rows with 1 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ q·x + m[b]·Σ x), in four partial sums. The struct is used up.
 //
 //go:noescape
-func dotT1AVX2(a *dotArgs)
+func dot32T1AVX2(a *dotArgs)
 
-// dotT2AVX2 multiplies a decoded row with 2 tokens: y[t] = Σ_b dx[t][b]·(s[2b]·Σ q·x + s[2b+1]·Σ q·x), halves of 16.
+// dot256T1AVX2 multiplies decoded rows with 1 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ_j sc[j]·Σ q·x − dmin[b]·Σ_j mn[j]·Σ x). The struct is used up.
 //
 //go:noescape
-func dotT2AVX2(a *dotArgs)
+func dot256T1AVX2(a *dotArgs)
 
-// dotT3AVX2 multiplies a decoded row with 3 tokens: y[t] = Σ_b dx[t][b]·(s[2b]·Σ q·x + s[2b+1]·Σ q·x), halves of 16.
+// dot32MinT1AVX2 multiplies decoded rows with 1 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ q·x + m[b]·Σ x), in four partial sums. The struct is used up.
 //
 //go:noescape
-func dotT3AVX2(a *dotArgs)
+func dot32MinT1AVX2(a *dotArgs)
 
-// dotT4AVX2 multiplies a decoded row with 4 tokens: y[t] = Σ_b dx[t][b]·(s[2b]·Σ q·x + s[2b+1]·Σ q·x), halves of 16.
+// dot256MinT1AVX2 multiplies decoded rows with 1 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ_j sc[j]·Σ q·x − dmin[b]·Σ_j mn[j]·Σ x). The struct is used up.
 //
 //go:noescape
-func dotT4AVX2(a *dotArgs)
+func dot256MinT1AVX2(a *dotArgs)
+
+// dot32T2AVX2 multiplies decoded rows with 2 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ q·x + m[b]·Σ x), in four partial sums. The struct is used up.
+//
+//go:noescape
+func dot32T2AVX2(a *dotArgs)
+
+// dot256T2AVX2 multiplies decoded rows with 2 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ_j sc[j]·Σ q·x − dmin[b]·Σ_j mn[j]·Σ x). The struct is used up.
+//
+//go:noescape
+func dot256T2AVX2(a *dotArgs)
+
+// dot32MinT2AVX2 multiplies decoded rows with 2 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ q·x + m[b]·Σ x), in four partial sums. The struct is used up.
+//
+//go:noescape
+func dot32MinT2AVX2(a *dotArgs)
+
+// dot256MinT2AVX2 multiplies decoded rows with 2 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ_j sc[j]·Σ q·x − dmin[b]·Σ_j mn[j]·Σ x). The struct is used up.
+//
+//go:noescape
+func dot256MinT2AVX2(a *dotArgs)
+
+// dot32T3AVX2 multiplies decoded rows with 3 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ q·x + m[b]·Σ x), in four partial sums. The struct is used up.
+//
+//go:noescape
+func dot32T3AVX2(a *dotArgs)
+
+// dot256T3AVX2 multiplies decoded rows with 3 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ_j sc[j]·Σ q·x − dmin[b]·Σ_j mn[j]·Σ x). The struct is used up.
+//
+//go:noescape
+func dot256T3AVX2(a *dotArgs)
+
+// dot32MinT3AVX2 multiplies decoded rows with 3 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ q·x + m[b]·Σ x), in four partial sums. The struct is used up.
+//
+//go:noescape
+func dot32MinT3AVX2(a *dotArgs)
+
+// dot256MinT3AVX2 multiplies decoded rows with 3 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ_j sc[j]·Σ q·x − dmin[b]·Σ_j mn[j]·Σ x). The struct is used up.
+//
+//go:noescape
+func dot256MinT3AVX2(a *dotArgs)
+
+// dot32T4AVX2 multiplies decoded rows with 4 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ q·x + m[b]·Σ x), in four partial sums. The struct is used up.
+//
+//go:noescape
+func dot32T4AVX2(a *dotArgs)
+
+// dot256T4AVX2 multiplies decoded rows with 4 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ_j sc[j]·Σ q·x − dmin[b]·Σ_j mn[j]·Σ x). The struct is used up.
+//
+//go:noescape
+func dot256T4AVX2(a *dotArgs)
+
+// dot32MinT4AVX2 multiplies decoded rows with 4 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ q·x + m[b]·Σ x), in four partial sums. The struct is used up.
+//
+//go:noescape
+func dot32MinT4AVX2(a *dotArgs)
+
+// dot256MinT4AVX2 multiplies decoded rows with 4 tokens: y[t] = Σ_b dx[t][b]·(d[b]·Σ_j sc[j]·Σ q·x − dmin[b]·Σ_j mn[j]·Σ x). The struct is used up.
+//
+//go:noescape
+func dot256MinT4AVX2(a *dotArgs)
 
 // floatF32T1AVX2 multiplies a F32 row with 1 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatF32T1AVX2(a *dotArgs)
+func floatF32T1AVX2(a *plainArgs)
 
 // floatF16T1AVX2 multiplies a F16 row with 1 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatF16T1AVX2(a *dotArgs)
+func floatF16T1AVX2(a *plainArgs)
 
 // floatBF16T1AVX2 multiplies a BF16 row with 1 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatBF16T1AVX2(a *dotArgs)
+func floatBF16T1AVX2(a *plainArgs)
 
 // floatF32T2AVX2 multiplies a F32 row with 2 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatF32T2AVX2(a *dotArgs)
+func floatF32T2AVX2(a *plainArgs)
 
 // floatF16T2AVX2 multiplies a F16 row with 2 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatF16T2AVX2(a *dotArgs)
+func floatF16T2AVX2(a *plainArgs)
 
 // floatBF16T2AVX2 multiplies a BF16 row with 2 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatBF16T2AVX2(a *dotArgs)
+func floatBF16T2AVX2(a *plainArgs)
 
 // floatF32T3AVX2 multiplies a F32 row with 3 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatF32T3AVX2(a *dotArgs)
+func floatF32T3AVX2(a *plainArgs)
 
 // floatF16T3AVX2 multiplies a F16 row with 3 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatF16T3AVX2(a *dotArgs)
+func floatF16T3AVX2(a *plainArgs)
 
 // floatBF16T3AVX2 multiplies a BF16 row with 3 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatBF16T3AVX2(a *dotArgs)
+func floatBF16T3AVX2(a *plainArgs)
 
 // floatF32T4AVX2 multiplies a F32 row with 4 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatF32T4AVX2(a *dotArgs)
+func floatF32T4AVX2(a *plainArgs)
 
 // floatF16T4AVX2 multiplies a F16 row with 4 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatF16T4AVX2(a *dotArgs)
+func floatF16T4AVX2(a *plainArgs)
 
 // floatBF16T4AVX2 multiplies a BF16 row with 4 f32 tokens, in steps of 16 elements.
 //
 //go:noescape
-func floatBF16T4AVX2(a *dotArgs)
+func floatBF16T4AVX2(a *plainArgs)
 
-// decodeQ8_0AVX2 decodes blocks of Q8_0 as decodeRow does.
+// decodeQ8_0AVX2 decodes blocks of Q8_0 as decodeRowGeneric does.
 //
 //go:noescape
 func decodeQ8_0AVX2(a *rowArgs)
 
-// decodeQ4_0AVX2 decodes blocks of Q4_0 as decodeRow does.
+// decodeQ4_0AVX2 decodes blocks of Q4_0 as decodeRowGeneric does.
 //
 //go:noescape
 func decodeQ4_0AVX2(a *rowArgs)
 
-// decodeQ4_KAVX2 decodes blocks of Q4_K as decodeRow does.
+// decodeQ4_KAVX2 decodes blocks of Q4_K as decodeRowGeneric does.
 //
 //go:noescape
 func decodeQ4_KAVX2(a *rowArgs)
 
-// decodeQ5_KAVX2 decodes blocks of Q5_K as decodeRow does.
+// decodeQ5_KAVX2 decodes blocks of Q5_K as decodeRowGeneric does.
 //
 //go:noescape
 func decodeQ5_KAVX2(a *rowArgs)
 
-// decodeQ6_KAVX2 decodes blocks of Q6_K as decodeRow does.
+// decodeQ6_KAVX2 decodes blocks of Q6_K as decodeRowGeneric does.
 //
 //go:noescape
 func decodeQ6_KAVX2(a *rowArgs)
 
-// decodeQ4_1AVX2 decodes blocks of Q4_1 as decodeRow does.
+// decodeQ4_1AVX2 decodes blocks of Q4_1 as decodeRowGeneric does.
 //
 //go:noescape
 func decodeQ4_1AVX2(a *rowArgs)
 
-// decodeQ5_0AVX2 decodes blocks of Q5_0 as decodeRow does.
+// decodeQ5_0AVX2 decodes blocks of Q5_0 as decodeRowGeneric does.
 //
 //go:noescape
 func decodeQ5_0AVX2(a *rowArgs)
 
-// decodeQ5_1AVX2 decodes blocks of Q5_1 as decodeRow does.
+// decodeQ5_1AVX2 decodes blocks of Q5_1 as decodeRowGeneric does.
 //
 //go:noescape
 func decodeQ5_1AVX2(a *rowArgs)
 
-// decodeIQ4_NLAVX2 decodes blocks of IQ4_NL as decodeRow does.
+// decodeIQ4_NLAVX2 decodes blocks of IQ4_NL as decodeRowGeneric does.
 //
 //go:noescape
 func decodeIQ4_NLAVX2(a *rowArgs)
 
-// decodeMXFP4AVX2 decodes blocks of MXFP4 as decodeRow does.
+// decodeMXFP4AVX2 decodes blocks of MXFP4 as decodeRowGeneric does.
 //
 //go:noescape
 func decodeMXFP4AVX2(a *rowArgs)
 
-// decodeQ2_KAVX2 decodes blocks of Q2_K as decodeRow does.
+// decodeQ2_KAVX2 decodes blocks of Q2_K as decodeRowGeneric does.
 //
 //go:noescape
 func decodeQ2_KAVX2(a *rowArgs)
 
-// decodeQ3_KAVX2 decodes blocks of Q3_K as decodeRow does.
+// decodeQ3_KAVX2 decodes blocks of Q3_K as decodeRowGeneric does.
 //
 //go:noescape
 func decodeQ3_KAVX2(a *rowArgs)
 
-// decodeIQ4_XSAVX2 decodes blocks of IQ4_XS as decodeRow does.
+// decodeIQ4_XSAVX2 decodes blocks of IQ4_XS as decodeRowGeneric does.
 //
 //go:noescape
 func decodeIQ4_XSAVX2(a *rowArgs)
 
-// decodeTQ2_0AVX2 decodes blocks of TQ2_0 as decodeRow does.
+// decodeTQ2_0AVX2 decodes blocks of TQ2_0 as decodeRowGeneric does.
 //
 //go:noescape
 func decodeTQ2_0AVX2(a *rowArgs)

@@ -1,4 +1,4 @@
-//go:build arm64 && gc && !noasm
+//go:build (amd64 || arm64) && gc && !noasm
 
 package kern
 
@@ -20,9 +20,8 @@ import (
 //
 // Activations stay as they are, except that tokens get the same empty blocks.
 // What multiplies whole blocks lies aside, for a set of up to four tokens
-// together: for blocks of 32 the scales of four blocks of each token in turn,
-// for formats with minima the sums of x behind each four scales, as f32; for
-// superblocks the scales of four tokens, for formats with minima the 16 sums of
+// together: for each four blocks of 32 their scales by token, then for formats
+// with minima their sums of x, as f32; for superblocks the scales of four tokens, for formats with minima the 16 sums of
 // each of the tokens behind them, int16.
 
 // decodedRows is the number of rows that are decoded before they are
@@ -146,14 +145,17 @@ func (l *layout) putAside(dst, x []byte, ldx, n, k int) {
 		for t := range n {
 			xt := x[t*ldx+k:][:8*l.blocks]
 			if l.lacks > 0 {
-				clear(dst[t*size : (t+1)*size])
+				clear(dst[16*t : 16*t+16])
+				if l.f.min {
+					clear(dst[16*(n+t) : 16*(n+t)+16])
+				}
 			}
 			for b := range l.blocks {
 				i := b + l.lacks
-				p := dst[(i/4*n+t)*size+i%4*4:]
+				p := dst[i/4*n*size+16*t+i%4*4:]
 				copy(p[:4], xt[4*b:4*b+4])
 				if l.f.min {
-					putF32(p, 16, float32(i32at(xt, 4*(l.blocks+b))))
+					putF32(p, 16*n, float32(i32at(xt, 4*(l.blocks+b))))
 				}
 			}
 		}

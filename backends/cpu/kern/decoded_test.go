@@ -1,4 +1,4 @@
-//go:build arm64 && gc && !noasm
+//go:build (amd64 || arm64) && gc && !noasm
 
 package kern
 

@@ -1,6 +1,6 @@
-// Package kern holds the kernels of the CPU backend, above all matrix products: f32 activations
-// or activations quantized to 8 bits, times weights in the block formats of
-// GGUF files exactly as they lie in the file.
+// Package kern holds the kernels of the CPU backend, above all matrix products:
+// f32 activations or activations quantized to 8 bits, times weights in the
+// block formats of GGUF files exactly as they lie in the file.
 //
 //	y[t,n] = Σ_k W[n,k]·x[t,k]
 //
@@ -30,16 +30,17 @@
 // a block of 256.
 //
 // Results do not depend on the row range, the worker count or the neighbouring
-// tokens. For quantized types [Mul] defines every bit, and the AVX-512 and
-// NEON kernels and plain Go keep to it. For plain types the two AVX-512 algorithms add in
+// tokens. For quantized types [Mul] defines every bit, and plain Go and all
+// kernels keep to it. For plain types the two AVX-512 algorithms add in
 // different orders, so the number of tokens matters; [Mat.Uniform] removes that
-// dependence (with NEON there is none). Nothing here allocates in steady state or starts a goroutine, and
-// no call stays in assembly for much more than 100 µs.
+// dependence (AVX2 and NEON have none). Nothing here allocates in steady state
+// or starts a goroutine, and no call stays in assembly for much more than
+// 100 µs.
 //
 // Beside the products stand [Attention] over the pages of a cache and functions
-// over vectors ([VectorsSupported]), for AVX2 and AVX-512 from the same
-// generator bodies, and for NEON; the plain kernels of package ops specify them and take over
-// elsewhere.
+// over vectors ([VectorsSupported]): for AVX2 and AVX-512 from the same
+// generator bodies, and for NEON. The plain kernels of package ops specify them
+// and take over elsewhere.
 //
 // [ReadThrough] and [PeakProducts] show what the machine could do: time them
 // beside the products.

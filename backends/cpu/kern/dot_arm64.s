@@ -51,14 +51,15 @@ TEXT ·dot32T1NEONDot(SB), NOSPLIT, $0-8
 	WORD $0x4ea8bc84 // addp v4.4s, v4.4s, v8.4s
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x91004084 // add x4, x4, #16
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fffc01 // b.ne group
+	WORD $0x54fffbe1 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -69,7 +70,7 @@ TEXT ·dot32T1NEONDot(SB), NOSPLIT, $0-8
 	WORD $0xbd000200 // str s0, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54fff9a1 // b.ne row
+	WORD $0x54fff981 // b.ne row
 	RET
 
 // func dot256T1NEONDot(a *dotArgs)
@@ -237,17 +238,18 @@ TEXT ·dot32MinT1NEONDot(SB), NOSPLIT, $0-8
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x3cc10559 // ldr q25, [x10], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0049b // ldr q27, [x4, #16]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd484 // fadd v4.4s, v4.4s, v27.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x91008084 // add x4, x4, #32
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fffb81 // b.ne group
+	WORD $0x54fffb61 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -258,7 +260,7 @@ TEXT ·dot32MinT1NEONDot(SB), NOSPLIT, $0-8
 	WORD $0xbd000200 // str s0, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54fff8e1 // b.ne row
+	WORD $0x54fff8c1 // b.ne row
 	RET
 
 // func dot256MinT1NEONDot(a *dotArgs)
@@ -458,20 +460,21 @@ TEXT ·dot32T2NEONDot(SB), NOSPLIT, $0-8
 	WORD $0x4ea9bca5 // addp v5.4s, v5.4s, v9.4s
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
+	WORD $0x91008084 // add x4, x4, #32
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fff8e1 // b.ne group
+	WORD $0x54fff8c1 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -490,7 +493,7 @@ TEXT ·dot32T2NEONDot(SB), NOSPLIT, $0-8
 	WORD $0xbd000201 // str s1, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54fff521 // b.ne row
+	WORD $0x54fff501 // b.ne row
 	RET
 
 // func dot256T2NEONDot(a *dotArgs)
@@ -744,26 +747,27 @@ TEXT ·dot32MinT2NEONDot(SB), NOSPLIT, $0-8
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x3cc10559 // ldr q25, [x10], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0089b // ldr q27, [x4, #32]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd484 // fadd v4.4s, v4.4s, v27.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc00c9b // ldr q27, [x4, #48]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4a5 // fadd v5.4s, v5.4s, v27.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
+	WORD $0x91010084 // add x4, x4, #64
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fff801 // b.ne group
+	WORD $0x54fff7e1 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -782,7 +786,7 @@ TEXT ·dot32MinT2NEONDot(SB), NOSPLIT, $0-8
 	WORD $0xbd000201 // str s1, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54fff401 // b.ne row
+	WORD $0x54fff3e1 // b.ne row
 	RET
 
 // func dot256MinT2NEONDot(a *dotArgs)
@@ -1072,26 +1076,27 @@ TEXT ·dot32T3NEONDot(SB), NOSPLIT, $0-8
 	WORD $0x4eaabcc6 // addp v6.4s, v6.4s, v10.4s
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0089a // ldr q26, [x4, #32]
 	WORD $0x6e38dcc6 // fmul v6.4s, v6.4s, v24.4s
 	WORD $0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
 	WORD $0x4e26d442 // fadd v2.4s, v2.4s, v6.4s
+	WORD $0x9100c084 // add x4, x4, #48
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0x9102018c // add x12, x12, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fff5c1 // b.ne group
+	WORD $0x54fff5a1 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -1118,7 +1123,7 @@ TEXT ·dot32T3NEONDot(SB), NOSPLIT, $0-8
 	WORD $0xbd000202 // str s2, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54fff0c1 // b.ne row
+	WORD $0x54fff0a1 // b.ne row
 	RET
 
 // func dot256T3NEONDot(a *dotArgs)
@@ -1457,35 +1462,36 @@ TEXT ·dot32MinT3NEONDot(SB), NOSPLIT, $0-8
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x3cc10559 // ldr q25, [x10], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc00c9b // ldr q27, [x4, #48]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd484 // fadd v4.4s, v4.4s, v27.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0109b // ldr q27, [x4, #64]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4a5 // fadd v5.4s, v5.4s, v27.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0089a // ldr q26, [x4, #32]
 	WORD $0x6e38dcc6 // fmul v6.4s, v6.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0149b // ldr q27, [x4, #80]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4c6 // fadd v6.4s, v6.4s, v27.4s
 	WORD $0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
 	WORD $0x4e26d442 // fadd v2.4s, v2.4s, v6.4s
+	WORD $0x91018084 // add x4, x4, #96
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0x9102018c // add x12, x12, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fff481 // b.ne group
+	WORD $0x54fff461 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -1512,7 +1518,7 @@ TEXT ·dot32MinT3NEONDot(SB), NOSPLIT, $0-8
 	WORD $0xbd000202 // str s2, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54ffef41 // b.ne row
+	WORD $0x54ffef21 // b.ne row
 	RET
 
 // func dot256MinT3NEONDot(a *dotArgs)
@@ -1893,32 +1899,33 @@ TEXT ·dot32T4NEONDot(SB), NOSPLIT, $0-8
 	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0089a // ldr q26, [x4, #32]
 	WORD $0x6e38dcc6 // fmul v6.4s, v6.4s, v24.4s
 	WORD $0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
 	WORD $0x4e26d442 // fadd v2.4s, v2.4s, v6.4s
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc00c9a // ldr q26, [x4, #48]
 	WORD $0x6e38dce7 // fmul v7.4s, v7.4s, v24.4s
 	WORD $0x6e3adce7 // fmul v7.4s, v7.4s, v26.4s
 	WORD $0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD $0x91010084 // add x4, x4, #64
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0x9102018c // add x12, x12, #128
 	WORD $0x910201ad // add x13, x13, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fff2a1 // b.ne group
+	WORD $0x54fff281 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -1953,7 +1960,7 @@ TEXT ·dot32T4NEONDot(SB), NOSPLIT, $0-8
 	WORD $0xbd000203 // str s3, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54ffec61 // b.ne row
+	WORD $0x54ffec41 // b.ne row
 	RET
 
 // func dot256T4NEONDot(a *dotArgs)
@@ -2376,44 +2383,45 @@ TEXT ·dot32MinT4NEONDot(SB), NOSPLIT, $0-8
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x3cc10559 // ldr q25, [x10], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0109b // ldr q27, [x4, #64]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd484 // fadd v4.4s, v4.4s, v27.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0149b // ldr q27, [x4, #80]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4a5 // fadd v5.4s, v5.4s, v27.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0089a // ldr q26, [x4, #32]
 	WORD $0x6e38dcc6 // fmul v6.4s, v6.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0189b // ldr q27, [x4, #96]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4c6 // fadd v6.4s, v6.4s, v27.4s
 	WORD $0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
 	WORD $0x4e26d442 // fadd v2.4s, v2.4s, v6.4s
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc00c9a // ldr q26, [x4, #48]
 	WORD $0x6e38dce7 // fmul v7.4s, v7.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc01c9b // ldr q27, [x4, #112]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4e7 // fadd v7.4s, v7.4s, v27.4s
 	WORD $0x6e3adce7 // fmul v7.4s, v7.4s, v26.4s
 	WORD $0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD $0x91020084 // add x4, x4, #128
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0x9102018c // add x12, x12, #128
 	WORD $0x910201ad // add x13, x13, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fff101 // b.ne group
+	WORD $0x54fff0e1 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -2448,7 +2456,7 @@ TEXT ·dot32MinT4NEONDot(SB), NOSPLIT, $0-8
 	WORD $0xbd000203 // str s3, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54ffea81 // b.ne row
+	WORD $0x54ffea61 // b.ne row
 	RET
 
 // func dot256MinT4NEONDot(a *dotArgs)
@@ -2845,14 +2853,15 @@ TEXT ·dot32T1NEON(SB), NOSPLIT, $0-8
 	WORD $0x4ea8bc84 // addp v4.4s, v4.4s, v8.4s
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x91004084 // add x4, x4, #16
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fffa81 // b.ne group
+	WORD $0x54fffa61 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -2863,7 +2872,7 @@ TEXT ·dot32T1NEON(SB), NOSPLIT, $0-8
 	WORD $0xbd000200 // str s0, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54fff821 // b.ne row
+	WORD $0x54fff801 // b.ne row
 	RET
 
 // func dot256T1NEON(a *dotArgs)
@@ -3059,17 +3068,18 @@ TEXT ·dot32MinT1NEON(SB), NOSPLIT, $0-8
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x3cc10559 // ldr q25, [x10], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0049b // ldr q27, [x4, #16]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd484 // fadd v4.4s, v4.4s, v27.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x91008084 // add x4, x4, #32
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fffa01 // b.ne group
+	WORD $0x54fff9e1 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -3080,7 +3090,7 @@ TEXT ·dot32MinT1NEON(SB), NOSPLIT, $0-8
 	WORD $0xbd000200 // str s0, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54fff761 // b.ne row
+	WORD $0x54fff741 // b.ne row
 	RET
 
 // func dot256MinT1NEON(a *dotArgs)
@@ -3320,20 +3330,21 @@ TEXT ·dot32T2NEON(SB), NOSPLIT, $0-8
 	WORD $0x4ea9bca5 // addp v5.4s, v5.4s, v9.4s
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
+	WORD $0x91008084 // add x4, x4, #32
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fff5e1 // b.ne group
+	WORD $0x54fff5c1 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -3352,7 +3363,7 @@ TEXT ·dot32T2NEON(SB), NOSPLIT, $0-8
 	WORD $0xbd000201 // str s1, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54fff221 // b.ne row
+	WORD $0x54fff201 // b.ne row
 	RET
 
 // func dot256T2NEON(a *dotArgs)
@@ -3662,26 +3673,27 @@ TEXT ·dot32MinT2NEON(SB), NOSPLIT, $0-8
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x3cc10559 // ldr q25, [x10], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0089b // ldr q27, [x4, #32]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd484 // fadd v4.4s, v4.4s, v27.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc00c9b // ldr q27, [x4, #48]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4a5 // fadd v5.4s, v5.4s, v27.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
+	WORD $0x91010084 // add x4, x4, #64
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fff501 // b.ne group
+	WORD $0x54fff4e1 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -3700,7 +3712,7 @@ TEXT ·dot32MinT2NEON(SB), NOSPLIT, $0-8
 	WORD $0xbd000201 // str s1, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54fff101 // b.ne row
+	WORD $0x54fff0e1 // b.ne row
 	RET
 
 // func dot256MinT2NEON(a *dotArgs)
@@ -4058,26 +4070,27 @@ TEXT ·dot32T3NEON(SB), NOSPLIT, $0-8
 	WORD $0x4eaabcc6 // addp v6.4s, v6.4s, v10.4s
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0089a // ldr q26, [x4, #32]
 	WORD $0x6e38dcc6 // fmul v6.4s, v6.4s, v24.4s
 	WORD $0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
 	WORD $0x4e26d442 // fadd v2.4s, v2.4s, v6.4s
+	WORD $0x9100c084 // add x4, x4, #48
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0x9102018c // add x12, x12, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fff141 // b.ne group
+	WORD $0x54fff121 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -4104,7 +4117,7 @@ TEXT ·dot32T3NEON(SB), NOSPLIT, $0-8
 	WORD $0xbd000202 // str s2, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54ffec41 // b.ne row
+	WORD $0x54ffec21 // b.ne row
 	RET
 
 // func dot256T3NEON(a *dotArgs)
@@ -4527,35 +4540,36 @@ TEXT ·dot32MinT3NEON(SB), NOSPLIT, $0-8
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x3cc10559 // ldr q25, [x10], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc00c9b // ldr q27, [x4, #48]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd484 // fadd v4.4s, v4.4s, v27.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0109b // ldr q27, [x4, #64]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4a5 // fadd v5.4s, v5.4s, v27.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0089a // ldr q26, [x4, #32]
 	WORD $0x6e38dcc6 // fmul v6.4s, v6.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0149b // ldr q27, [x4, #80]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4c6 // fadd v6.4s, v6.4s, v27.4s
 	WORD $0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
 	WORD $0x4e26d442 // fadd v2.4s, v2.4s, v6.4s
+	WORD $0x91018084 // add x4, x4, #96
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0x9102018c // add x12, x12, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54fff001 // b.ne group
+	WORD $0x54ffefe1 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -4582,7 +4596,7 @@ TEXT ·dot32MinT3NEON(SB), NOSPLIT, $0-8
 	WORD $0xbd000202 // str s2, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54ffeac1 // b.ne row
+	WORD $0x54ffeaa1 // b.ne row
 	RET
 
 // func dot256MinT3NEON(a *dotArgs)
@@ -5059,32 +5073,33 @@ TEXT ·dot32T4NEON(SB), NOSPLIT, $0-8
 	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0089a // ldr q26, [x4, #32]
 	WORD $0x6e38dcc6 // fmul v6.4s, v6.4s, v24.4s
 	WORD $0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
 	WORD $0x4e26d442 // fadd v2.4s, v2.4s, v6.4s
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc00c9a // ldr q26, [x4, #48]
 	WORD $0x6e38dce7 // fmul v7.4s, v7.4s, v24.4s
 	WORD $0x6e3adce7 // fmul v7.4s, v7.4s, v26.4s
 	WORD $0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD $0x91010084 // add x4, x4, #64
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0x9102018c // add x12, x12, #128
 	WORD $0x910201ad // add x13, x13, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54ffeca1 // b.ne group
+	WORD $0x54ffec81 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -5119,7 +5134,7 @@ TEXT ·dot32T4NEON(SB), NOSPLIT, $0-8
 	WORD $0xbd000203 // str s3, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54ffe661 // b.ne row
+	WORD $0x54ffe641 // b.ne row
 	RET
 
 // func dot256T4NEON(a *dotArgs)
@@ -5654,44 +5669,45 @@ TEXT ·dot32MinT4NEON(SB), NOSPLIT, $0-8
 	WORD $0x3cc10538 // ldr q24, [x9], #16
 	WORD $0x3cc10559 // ldr q25, [x10], #16
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0009a // ldr q26, [x4, #0]
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0109b // ldr q27, [x4, #64]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd484 // fadd v4.4s, v4.4s, v27.4s
 	WORD $0x6e3adc84 // fmul v4.4s, v4.4s, v26.4s
 	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0049a // ldr q26, [x4, #16]
 	WORD $0x6e38dca5 // fmul v5.4s, v5.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0149b // ldr q27, [x4, #80]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4a5 // fadd v5.4s, v5.4s, v27.4s
 	WORD $0x6e3adca5 // fmul v5.4s, v5.4s, v26.4s
 	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc0089a // ldr q26, [x4, #32]
 	WORD $0x6e38dcc6 // fmul v6.4s, v6.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc0189b // ldr q27, [x4, #96]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4c6 // fadd v6.4s, v6.4s, v27.4s
 	WORD $0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
 	WORD $0x4e26d442 // fadd v2.4s, v2.4s, v6.4s
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x3cc1049a // ldr q26, [x4], #16
+	WORD $0x3dc00c9a // ldr q26, [x4, #48]
 	WORD $0x6e38dce7 // fmul v7.4s, v7.4s, v24.4s
-	WORD $0x3cc1049b // ldr q27, [x4], #16
+	WORD $0x3dc01c9b // ldr q27, [x4, #112]
 	WORD $0x6e3bdf3b // fmul v27.4s, v25.4s, v27.4s
 	WORD $0x4e3bd4e7 // fadd v7.4s, v7.4s, v27.4s
 	WORD $0x6e3adce7 // fmul v7.4s, v7.4s, v26.4s
 	WORD $0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD $0x91020084 // add x4, x4, #128
 	WORD $0x91020042 // add x2, x2, #128
 	WORD $0x91020063 // add x3, x3, #128
 	WORD $0x9102016b // add x11, x11, #128
 	WORD $0x9102018c // add x12, x12, #128
 	WORD $0x910201ad // add x13, x13, #128
 	WORD $0xf1000508 // subs x8, x8, #1
-	WORD $0x54ffeb01 // b.ne group
+	WORD $0x54ffeae1 // b.ne group
 	WORD $0xaa1303f0 // mov x16, x19
 	WORD $0x5e0c041c // mov s28, v0.s[1]
 	WORD $0x5e14041d // mov s29, v0.s[2]
@@ -5726,7 +5742,7 @@ TEXT ·dot32MinT4NEON(SB), NOSPLIT, $0-8
 	WORD $0xbd000203 // str s3, [x16]
 	WORD $0x91001273 // add x19, x19, #4
 	WORD $0xf10005ef // subs x15, x15, #1
-	WORD $0x54ffe481 // b.ne row
+	WORD $0x54ffe461 // b.ne row
 	RET
 
 // func dot256MinT4NEON(a *dotArgs)

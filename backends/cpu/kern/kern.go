@@ -46,8 +46,7 @@ func ActType(w graph.DType) graph.DType {
 // [lo,hi) and tokens beyond T are not written.
 //
 // For quantized types the result is defined to the bit, the same for every T
-// and every split of rows. (The AVX2 kernels for now add in an order of their
-// own, which does not depend on T either.) Integer sums are exact; every
+// every split of rows and every instruction set. Integer sums are exact; every
 // conversion, product and sum of a value v is rounded to f32, and no fused
 // operations are used. For block b of a row of B blocks
 //

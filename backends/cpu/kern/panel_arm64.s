@@ -989,7 +989,7 @@ TEXT ·tile32MinNEONDot(SB), NOSPLIT, $0-8
 	WORD $0x3cc4055a // ldr q26, [x10], #64
 	WORD $0x3cc404fb // ldr q27, [x7], #64
 	WORD $0xbd40009c // ldr s28, [x4, #0]
-	WORD $0xbd40109d // ldr s29, [x4, #16]
+	WORD $0xbd40409d // ldr s29, [x4, #64]
 	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
 	WORD $0x6e38dc00 // fmul v0.4s, v0.4s, v24.4s
 	WORD $0x4f9d935e // fmul v30.4s, v26.4s, v29.s[0]
@@ -1002,8 +1002,8 @@ TEXT ·tile32MinNEONDot(SB), NOSPLIT, $0-8
 	WORD $0x4e3fd421 // fadd v1.4s, v1.4s, v31.4s
 	WORD $0x4f9c9021 // fmul v1.4s, v1.4s, v28.s[0]
 	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD $0xbd40209c // ldr s28, [x4, #32]
-	WORD $0xbd40309d // ldr s29, [x4, #48]
+	WORD $0xbd40109c // ldr s28, [x4, #16]
+	WORD $0xbd40509d // ldr s29, [x4, #80]
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
 	WORD $0x6e38dc42 // fmul v2.4s, v2.4s, v24.4s
 	WORD $0x4f9d935e // fmul v30.4s, v26.4s, v29.s[0]
@@ -1016,8 +1016,8 @@ TEXT ·tile32MinNEONDot(SB), NOSPLIT, $0-8
 	WORD $0x4e3fd463 // fadd v3.4s, v3.4s, v31.4s
 	WORD $0x4f9c9063 // fmul v3.4s, v3.4s, v28.s[0]
 	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
-	WORD $0xbd40409c // ldr s28, [x4, #64]
-	WORD $0xbd40509d // ldr s29, [x4, #80]
+	WORD $0xbd40209c // ldr s28, [x4, #32]
+	WORD $0xbd40609d // ldr s29, [x4, #96]
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
 	WORD $0x4f9d935e // fmul v30.4s, v26.4s, v29.s[0]
@@ -1030,7 +1030,7 @@ TEXT ·tile32MinNEONDot(SB), NOSPLIT, $0-8
 	WORD $0x4e3fd4a5 // fadd v5.4s, v5.4s, v31.4s
 	WORD $0x4f9c90a5 // fmul v5.4s, v5.4s, v28.s[0]
 	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
-	WORD $0xbd40609c // ldr s28, [x4, #96]
+	WORD $0xbd40309c // ldr s28, [x4, #48]
 	WORD $0xbd40709d // ldr s29, [x4, #112]
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x6e38dcc6 // fmul v6.4s, v6.4s, v24.4s
@@ -2688,7 +2688,7 @@ TEXT ·tile32MinNEONMM(SB), NOSPLIT, $0-8
 	WORD $0x3cc4055a // ldr q26, [x10], #64
 	WORD $0x3cc404fb // ldr q27, [x7], #64
 	WORD $0xbd40009c // ldr s28, [x4, #0]
-	WORD $0xbd40109d // ldr s29, [x4, #16]
+	WORD $0xbd40409d // ldr s29, [x4, #64]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
 	WORD $0x6e38de10 // fmul v16.4s, v16.4s, v24.4s
 	WORD $0x4f9d935e // fmul v30.4s, v26.4s, v29.s[0]
@@ -2701,8 +2701,8 @@ TEXT ·tile32MinNEONMM(SB), NOSPLIT, $0-8
 	WORD $0x4e3fd631 // fadd v17.4s, v17.4s, v31.4s
 	WORD $0x4f9c9231 // fmul v17.4s, v17.4s, v28.s[0]
 	WORD $0x4e31d529 // fadd v9.4s, v9.4s, v17.4s
-	WORD $0xbd40209c // ldr s28, [x4, #32]
-	WORD $0xbd40309d // ldr s29, [x4, #48]
+	WORD $0xbd40109c // ldr s28, [x4, #16]
+	WORD $0xbd40509d // ldr s29, [x4, #80]
 	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
 	WORD $0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
 	WORD $0x4f9d935e // fmul v30.4s, v26.4s, v29.s[0]
@@ -2715,8 +2715,8 @@ TEXT ·tile32MinNEONMM(SB), NOSPLIT, $0-8
 	WORD $0x4e3fd673 // fadd v19.4s, v19.4s, v31.4s
 	WORD $0x4f9c9273 // fmul v19.4s, v19.4s, v28.s[0]
 	WORD $0x4e33d56b // fadd v11.4s, v11.4s, v19.4s
-	WORD $0xbd40409c // ldr s28, [x4, #64]
-	WORD $0xbd40509d // ldr s29, [x4, #80]
+	WORD $0xbd40209c // ldr s28, [x4, #32]
+	WORD $0xbd40609d // ldr s29, [x4, #96]
 	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
 	WORD $0x6e38de94 // fmul v20.4s, v20.4s, v24.4s
 	WORD $0x4f9d935e // fmul v30.4s, v26.4s, v29.s[0]
@@ -2729,7 +2729,7 @@ TEXT ·tile32MinNEONMM(SB), NOSPLIT, $0-8
 	WORD $0x4e3fd6b5 // fadd v21.4s, v21.4s, v31.4s
 	WORD $0x4f9c92b5 // fmul v21.4s, v21.4s, v28.s[0]
 	WORD $0x4e35d5ad // fadd v13.4s, v13.4s, v21.4s
-	WORD $0xbd40609c // ldr s28, [x4, #96]
+	WORD $0xbd40309c // ldr s28, [x4, #48]
 	WORD $0xbd40709d // ldr s29, [x4, #112]
 	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
 	WORD $0x6e38ded6 // fmul v22.4s, v22.4s, v24.4s

@@ -27,12 +27,7 @@ func equalBits(a, b float32) bool {
 // number of tokens, the range of rows or the instruction set: all are those of
 // the plain code.
 func TestSameBits(t *testing.T) {
-	atLevels(t, func(t *testing.T) {
-		if Level() == "avx2" {
-			t.Skip("sums in an order of its own")
-		}
-		testSameBits(t)
-	})
+	atLevels(t, testSameBits)
 }
 
 // TestSameBitsPanels uses panels for any number of tokens.

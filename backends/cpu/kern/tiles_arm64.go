@@ -183,10 +183,10 @@ func (p *panelLayout) putAsideTiles(dst, x []byte, ldx, n, k int) {
 			switch {
 			case p.f.act == graph.Q8:
 				i := b + p.lacks
-				q := dst[i/4*size+t*size/4+i%4*4:]
+				q := dst[i/4*size+16*t+i%4*4:]
 				copy(q[:4], xt[4*b:4*b+4])
 				if p.f.min {
-					putF32(q, 16, float32(i32at(xt, 4*(p.blocks+b))))
+					putF32(q, 16*tileTokens, float32(i32at(xt, 4*(p.blocks+b))))
 				}
 			default:
 				q := dst[b*size : (b+1)*size]

@@ -7,13 +7,23 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// genAVX2 generates the kernels for processors without AVX-512. A weight row
-// is first decoded to int8 numbers with f32 scales, in the first-level cache,
-// then multiplied with up to four tokens. Registers 16 to 31 do not exist
-// here, so at most 16 may be live.
+// Offsets in dotArgs and rowArgs.
+const (
+	doQ, doScales, doMins, doD, doX, doLdx, doSide, doY, doLdy, doBlocks, doRows, doLdRow = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88
+
+	rwSrc, rwQ, rwScales, rwMins, rwD, rwBlocks = 0, 8, 16, 24, 32, 40
+)
+
+// genAVX2 generates the kernels for processors without AVX-512. Weight rows
+// are first decoded to int8 numbers with their scales, in the first-level
+// cache, then multiplied with up to four tokens. Registers 16 to 31 do not
+// exist here, so at most 16 may be live.
 func genAVX2() {
 	for t := 1; t <= 4; t++ {
-		dotAVX2(t)
+		for _, min := range []bool{false, true} {
+			dot32AVX2(t, min)
+			dot256AVX2(t, min)
+		}
 	}
 	for t := 1; t <= 4; t++ {
 		for _, f := range []string{"F32", "F16", "BF16"} {
@@ -57,61 +67,257 @@ func beginAVX2(name, doc, args string) func(off int) reg.GPVirtual {
 	return func(off int) reg.GPVirtual { r := c.GP64(); c.MOVQ(at(a, off), r); return r }
 }
 
-// dotAVX2 multiplies a decoded row with n tokens.
-//
-// Offsets in dotArgs: q, scales per 16, x, ldx, dx per 32, lddx, y, ldy, blocks of 32.
-func dotAVX2(n int) {
-	get := beginAVX2(fmt.Sprintf("dotT%dAVX2", n), fmt.Sprintf(
-		"dotT%dAVX2 multiplies a decoded row with %d tokens: y[t] = Σ_b dx[t][b]·(s[2b]·Σ q·x + s[2b+1]·Σ q·x), halves of 16.", n, n), "dotArgs")
-	q, s, blocks := get(0), get(8), get(64)
-	x := tokensAt(get(16), get(24), n)
-	dx := tokensAt(get(32), get(40), n)
+// dotter generates a kernel over decoded rows.
+type dotter struct {
+	n            int
+	min          bool
+	get          func(off int) reg.GPVirtual
+	q, s, m, d   reg.GPVirtual
+	x            tokens
+	side, blocks reg.GPVirtual
+	a            reg.GPVirtual
+}
+
+// newDotter starts a kernel; what the label row is followed by is done for
+// every row.
+func newDotter(stem string, n int, min, super bool, doc string) *dotter {
+	if min {
+		stem += "Min"
+	}
+	name := fmt.Sprintf("%sT%dAVX2", stem, n)
+	a, get := begin(name, "dotArgs", fmt.Sprintf("multiplies decoded rows with %d tokens: %s. The struct is used up.", n, doc))
+	d := &dotter{n: n, min: min, get: get, a: a}
+	c.Label("row")
+	d.q, d.s = get(doQ), get(doScales)
+	if min {
+		d.m = get(doMins)
+	}
+	if super {
+		d.d = get(doD)
+	}
+	d.x = tokensAt(get(doX), get(doLdx), n)
+	d.side, d.blocks = get(doSide), get(doBlocks)
+	return d
+}
+
+// next ends the loop over rows.
+func (d *dotter) next(super bool) {
+	step := d.get(doLdRow)
+	for _, off := range []int{doQ, doScales, doMins, doD} {
+		if off == doMins && !d.min || off == doD && !super {
+			continue
+		}
+		c.ADDQ(step, at(d.a, off))
+	}
+	c.ADDQ(operand.U8(4), at(d.a, doY))
+	c.DECQ(at(d.a, doRows))
+	c.JNZ(operand.LabelRef("row"))
+	end()
+}
+
+// pairs leaves in dst the products of w, whose magnitudes are u, with the
+// numbers at m, summed by twos: 16 words. Magnitudes are at most 128 and |x|
+// 127, so two products fit 16 bits.
+func pairs(w, u reg.VecVirtual, m operand.Mem, dst reg.VecVirtual) {
+	c.VMOVDQU(m, dst)
+	c.VPSIGNB(w, dst, dst)
+	c.VPMADDUBSW(dst, u, dst)
+}
+
+// addPairs leaves the sums of neighbours of a, then of b, of each half in dst.
+// The instruction for it, VPHADDD, takes twice the time on Zen.
+func addPairs(a, b, tmp, dst reg.VecVirtual) {
+	c.VSHUFPS(operand.U8(0x88), b, a, tmp)
+	c.VSHUFPS(operand.U8(0xdd), b, a, dst)
+	c.VPADDD(tmp, dst, dst)
+}
+
+// dot32AVX2 does four blocks of 32 at a time, one to a lane: the lanes are the
+// partial sums, those of two tokens in the halves of a register.
+func dot32AVX2(n int, min bool) {
+	d := newDotter("dot32", n, min, false, "y[t] = Σ_b dx[t][b]·(d[b]·Σ q·x + m[b]·Σ x), in four partial sums")
 	ones := ymmWord("ones16", 0x00010001)
+	first, even := make([]reg.VecVirtual, n), make([]reg.VecVirtual, n)
+	for t := range n {
+		first[t], even[t] = c.YMM(), c.YMM()
+	}
+	acc := make([]reg.VecVirtual, (n+1)/2)
+	for i := range acc {
+		acc[i] = c.YMM()
+		c.VXORPS(acc[i], acc[i], acc[i])
+	}
+	w, u, p := c.YMM(), c.YMM(), c.YMM()
+	tmp := c.YMM()
+	c.Label("group")
+	for b := range 4 {
+		c.VMOVDQU(at(d.q, 32*b), w)
+		c.VPABSB(w, u)
+		for t := range n {
+			dst := p
+			if b%2 == 0 {
+				dst = even[t]
+			}
+			pairs(w, u, d.x.at(t, 32*b), dst)
+			c.VPMADDWD(ones, dst, dst)
+			switch b {
+			case 1:
+				addPairs(even[t], p, tmp, first[t])
+			case 3:
+				addPairs(even[t], p, tmp, even[t])
+				addPairs(first[t], even[t], tmp, first[t])
+			}
+		}
+	}
+	scale, least := w, u
+	c.VBROADCASTF128(at(d.s, 0), scale)
+	if min {
+		c.VBROADCASTF128(at(d.m, 0), least)
+	}
+	fold := func(i int, v, acc, scale, least, tmp reg.Register) {
+		c.VCVTDQ2PS(v, v)
+		c.VMULPS(scale, v, v)
+		if min {
+			c.VMULPS(at(d.side, 16*n+32*i), least, tmp)
+			c.VADDPS(tmp, v, v)
+		}
+		c.VMULPS(at(d.side, 32*i), v, v)
+		c.VADDPS(v, acc, acc)
+	}
+	for i := range acc {
+		v := first[2*i]
+		if 2*i+1 < n {
+			next := first[2*i+1]
+			c.VPERM2I128(operand.U8(0x21), next, v, p)
+			c.VPBLENDD(operand.U8(0xf0), next, v, v)
+			c.VPADDD(p, v, v)
+			fold(i, v, acc[i], scale, least, tmp)
+		} else {
+			c.VEXTRACTI128(operand.U8(1), v, p.AsX())
+			c.VPADDD(p.AsX(), v.AsX(), p.AsX())
+			fold(i, p.AsX(), acc[i].AsX(), scale.AsX(), least.AsX(), tmp.AsX())
+		}
+	}
+	size := 16 * n
+	if min {
+		size = 32 * n
+	}
+	c.SUBQ(operand.I32(-128), d.q)
+	c.ADDQ(operand.I8(16), d.s)
+	if min {
+		c.ADDQ(operand.I8(16), d.m)
+	}
+	c.ADDQ(operand.I32(size), d.side)
+	d.x.advance(128)
+	c.DECQ(d.blocks)
+	c.JNZ(operand.LabelRef("group"))
+	y := tokensAt(d.get(doY), d.get(doLdy), n)
+	for t := range n {
+		a := acc[t/2].AsX()
+		if t%2 == 1 {
+			c.VEXTRACTF128(operand.U8(1), acc[t/2], a)
+		}
+		c.VMOVSHDUP(a, p.AsX())
+		c.VADDSS(p.AsX(), a, u.AsX())
+		c.VPERMILPS(operand.U8(0xaa), a, p.AsX())
+		c.VADDSS(p.AsX(), u.AsX(), u.AsX())
+		c.VPERMILPS(operand.U8(0xff), a, p.AsX())
+		c.VADDSS(p.AsX(), u.AsX(), u.AsX())
+		c.VMOVSS(u.AsX(), y.at(t, 0))
+	}
+	d.next(false)
+}
+
+// dot256AVX2 does a superblock at a time; from its sums on, the lanes are
+// tokens.
+func dot256AVX2(n int, min bool) {
+	d := newDotter("dot256", n, min, true, "y[t] = Σ_b dx[t][b]·(d[b]·Σ_j sc[j]·Σ q·x − dmin[b]·Σ_j mn[j]·Σ x)")
 	halves := c.YMM()
-	c.VMOVDQU(table("halves", dwordsOf(8, func(i int) uint32 { return uint32(i / 4) })), halves)
-	acc := make([]reg.VecVirtual, n)
-	for t := range acc {
-		acc[t] = c.YMM()
-		c.VXORPS(acc[t], acc[t], acc[t])
+	c.VMOVDQU(table("halves16", bytesOf(32, func(i int) byte { return byte(i/16*2 + i%2) })), halves)
+	acc := c.XMM()
+	c.VXORPS(acc, acc, acc)
+	sum := make([]reg.VecVirtual, n)
+	for t := range n {
+		sum[t] = c.YMM()
 	}
-	w, u, scale, p, f := c.YMM(), c.YMM(), c.YMM(), c.YMM(), c.YMM()
+	w, u, p, scale := c.YMM(), c.YMM(), c.YMM(), c.YMM()
 	c.Label("block")
-	c.VMOVDQU(at(q, 0), w)
-	c.VPABSB(w, u)
-	c.VBROADCASTSD(at(s, 0), scale)
-	c.VPERMPS(scale, halves, scale)
-	for t := range n {
-		// |q| is at most 128 and |x| 127, so two products fit 16 bits.
-		c.VMOVDQU(x.at(t, 0), p)
-		c.VPSIGNB(w, p, p)
-		c.VPMADDUBSW(p, u, p)
-		c.VPMADDWD(ones, p, p)
-		c.VCVTDQ2PS(p, p)
-		c.VBROADCASTSS(dx.at(t, 0), f)
-		c.VMULPS(scale, f, f)
-		c.VFMADD231PS(f, p, acc[t])
+	for g := range 8 {
+		c.VMOVDQU(at(d.q, 32*g), w)
+		c.VPABSB(w, u)
+		c.VPBROADCASTD(at(d.s, 4*g), scale)
+		c.VPSHUFB(halves, scale, scale)
+		for t := range n {
+			dst := p
+			if g == 0 {
+				dst = sum[t]
+			}
+			pairs(w, u, d.x.at(t, 32*g), dst)
+			c.VPMADDWD(scale, dst, dst)
+			if g > 0 {
+				c.VPADDD(p, sum[t], sum[t])
+			}
+		}
 	}
-	c.ADDQ(operand.I8(32), q)
-	c.ADDQ(operand.I8(8), s)
-	x.advance(32)
-	dx.advance(4)
-	c.DECQ(blocks)
+	size := 16
+	tree(sum, p)
+	c.VCVTDQ2PS(sum[0].AsX(), sum[0].AsX())
+	c.VBROADCASTSS(at(d.d, 0), u.AsX())
+	c.VMULPS(u.AsX(), sum[0].AsX(), p.AsX())
+	if min {
+		size += 32 * n
+		c.VMOVDQU(at(d.m, 0), w)
+		for t := range n {
+			c.VPMADDWD(at(d.side, 16+32*t), w, sum[t])
+		}
+		tree(sum, u)
+		c.VCVTDQ2PS(sum[0].AsX(), sum[0].AsX())
+		c.VBROADCASTSS(at(d.d, 4), u.AsX())
+		c.VMULPS(u.AsX(), sum[0].AsX(), u.AsX())
+		c.VSUBPS(u.AsX(), p.AsX(), p.AsX())
+	}
+	c.VMULPS(at(d.side, 0), p.AsX(), p.AsX())
+	c.VADDPS(p.AsX(), acc, acc)
+	c.ADDQ(operand.I32(256), d.q)
+	c.ADDQ(operand.I8(32), d.s)
+	if min {
+		c.ADDQ(operand.I8(32), d.m)
+	}
+	c.ADDQ(operand.I8(8), d.d)
+	c.ADDQ(operand.I32(size), d.side)
+	d.x.advance(256)
+	c.DECQ(d.blocks)
 	c.JNZ(operand.LabelRef("block"))
-	y := tokensAt(get(48), get(56), n)
-	for t := range n {
-		c.VMOVSS(sumYMM(acc[t], p), y.at(t, 0))
+	y := tokensAt(d.get(doY), d.get(doLdy), n)
+	c.VMOVSS(acc, y.at(0, 0))
+	for t := 1; t < n; t++ {
+		c.VEXTRACTPS(operand.U8(t), acc, y.at(t, 0))
 	}
-	c.VZEROUPPER()
-	c.RET()
+	d.next(true)
+}
+
+// tree leaves the sum of the lanes of v[t] in lane t of v[0].
+func tree(v []reg.VecVirtual, tmp reg.VecVirtual) {
+	last := len(v) - 1
+	addPairs(v[0], v[min(1, last)], tmp, v[0])
+	if last >= 2 {
+		addPairs(v[2], v[min(3, last)], tmp, v[2])
+		addPairs(v[0], v[2], tmp, v[0])
+	} else {
+		addPairs(v[0], v[0], tmp, v[0])
+	}
+	c.VEXTRACTI128(operand.U8(1), v[0], tmp.AsX())
+	c.VPADDD(tmp.AsX(), v[0].AsX(), v[0].AsX())
 }
 
 // floatAVX2 multiplies 16 elements of a plain row at a time; the rest is done
-// by the caller. Offsets as in dotAVX2, without scales.
+// by the caller.
+//
+// Offsets in plainArgs: q, x, ldx, y, ldy, steps.
 func floatAVX2(typ string, n int) {
 	get := beginAVX2(fmt.Sprintf("float%sT%dAVX2", typ, n), fmt.Sprintf(
-		"float%sT%dAVX2 multiplies a %s row with %d f32 tokens, in steps of 16 elements.", typ, n, typ, n), "dotArgs")
-	q, blocks := get(0), get(64)
-	x := tokensAt(get(16), get(24), n)
+		"float%sT%dAVX2 multiplies a %s row with %d f32 tokens, in steps of 16 elements.", typ, n, typ, n), "plainArgs")
+	q, blocks := get(0), get(40)
+	x := tokensAt(get(8), get(16), n)
 	acc := make([]reg.VecVirtual, 2*n)
 	for t := range acc {
 		acc[t] = c.YMM()
@@ -142,7 +348,7 @@ func floatAVX2(typ string, n int) {
 	x.advance(64)
 	c.DECQ(blocks)
 	c.JNZ(operand.LabelRef("block"))
-	y := tokensAt(get(48), get(56), n)
+	y := tokensAt(get(24), get(32), n)
 	for t := range n {
 		c.VADDPS(acc[2*t+1], acc[2*t], acc[2*t])
 		c.VMOVSS(sumYMM(acc[2*t], p), y.at(t, 0))
@@ -151,13 +357,12 @@ func floatAVX2(typ string, n int) {
 	c.RET()
 }
 
-// A decoder generates the decoding of a row. Offsets in rowArgs: src, q,
-// scales per 16, negated minima per 16, blocks.
-type decoder struct{ src, q, s, m, blocks reg.GPVirtual }
+// A decoder generates the decoding of a row.
+type decoder struct{ src, q, s, m, d, blocks reg.GPVirtual }
 
 func newDecoder(name string) *decoder {
-	get := beginAVX2("decode"+name+"AVX2", "decode"+name+"AVX2 decodes blocks of "+name+" as decodeRow does.", "rowArgs")
-	return &decoder{get(0), get(8), get(16), get(24), get(32)}
+	get := beginAVX2("decode"+name+"AVX2", "decode"+name+"AVX2 decodes blocks of "+name+" as decodeRowGeneric does.", "rowArgs")
+	return &decoder{get(rwSrc), get(rwQ), get(rwScales), get(rwMins), get(rwD), get(rwBlocks)}
 }
 
 func (d *decoder) each(size, elems int, body func()) {
@@ -168,29 +373,53 @@ func (d *decoder) each(size, elems int, body func()) {
 	body()
 	c.ADDQ(operand.I32(size), d.src)
 	c.ADDQ(operand.I32(elems), d.q)
-	c.ADDQ(operand.I32(elems/4), d.s)
-	c.ADDQ(operand.I32(elems/4), d.m)
+	scales := 4
+	if elems == 256 {
+		scales = 32
+		c.ADDQ(operand.I8(8), d.d)
+	}
+	c.ADDQ(operand.I8(scales), d.s)
+	c.ADDQ(operand.I8(scales), d.m)
 	c.DECQ(d.blocks)
 	c.JNZ(operand.LabelRef("block"))
 	c.VZEROUPPER()
 	c.RET()
 }
 
-// half returns the f16 at disp as f32 in all lanes.
+// half returns the f16 at disp as f32 in lane 0, 0 in the others.
 func (d *decoder) half(disp int) reg.VecVirtual {
-	r, x, y := c.GP32(), c.XMM(), c.YMM()
+	r, x := c.GP32(), c.XMM()
 	c.MOVWLZX(at(d.src, disp), r)
 	c.VMOVD(r, x)
 	c.VCVTPH2PS(x, x)
-	c.VBROADCASTSS(x, y)
-	return y
+	return x
+}
+
+// pair stores d and dmin, f16 side by side at disp.
+func (d *decoder) pair(disp int) {
+	x := c.XMM()
+	c.VMOVD(at(d.src, disp), x)
+	c.VCVTPH2PS(x, x)
+	c.VMOVQ(x, at(d.d, 0))
+}
+
+// single stores d, f16 at disp, and a dmin of 0.
+func (d *decoder) single(disp int) { c.VMOVQ(d.half(disp), at(d.d, 0)) }
+
+// twice stores eight words, each two times in turn.
+func twice(x reg.VecVirtual, to reg.GPVirtual) {
+	y := c.XMM()
+	c.VPUNPCKLWD(x, x, y)
+	c.VMOVDQU(y, at(to, 0))
+	c.VPUNPCKHWD(x, x, y)
+	c.VMOVDQU(y, at(to, 16))
 }
 
 func decodeQ8_0AVX2() {
 	d := newDecoder("Q8_0")
 	d.each(34, 32, func() {
 		y := c.YMM()
-		c.VMOVQ(d.half(0).AsX(), at(d.s, 0))
+		c.VMOVSS(d.half(0), at(d.s, 0))
 		c.VMOVDQU(at(d.src, 2), y)
 		c.VMOVDQU(y, at(d.q, 0))
 	})
@@ -201,7 +430,7 @@ func decodeQ4_0AVX2() {
 	low, off := ymmWord("low0f", 0x0f0f0f0f), ymmWord("off8y", 0x08080808)
 	d.each(18, 32, func() {
 		x, y := c.XMM(), c.XMM()
-		c.VMOVQ(d.half(0).AsX(), at(d.s, 0))
+		c.VMOVSS(d.half(0), at(d.s, 0))
 		c.VMOVDQU(at(d.src, 2), x)
 		c.VPSRLW(operand.U8(4), x, y)
 		for h, v := range []reg.VecVirtual{x, y} {
@@ -219,10 +448,6 @@ func decodeQ4KAVX2(five bool) {
 	}
 	d := newDecoder(name)
 	low := ymmWord("low0f", 0x0f0f0f0f)
-	pairs := [2]reg.VecVirtual{c.YMM(), c.YMM()}
-	for i, p := range pairs {
-		c.VMOVDQU(table(fmt.Sprintf("twice%d", i), dwordsOf(8, func(l int) uint32 { return uint32(4*i + l/2) })), p)
-	}
 	xmm := func(f func(lane int) uint32) []byte { return dwordsOf(4, f) }
 	d.each(size, 256, func() {
 		head, sc, hi := c.XMM(), c.XMM(), c.XMM()
@@ -234,19 +459,14 @@ func decodeQ4KAVX2(five bool) {
 		c.VPSRLD(operand.U8(2), hi, hi)
 		c.VPAND(table("khighx", xmm(func(i int) uint32 { return uint32(i%2) * 0x30303030 })), hi, hi)
 		c.VPOR(hi, sc, sc)
+		d.pair(0)
 		for part, to := range []reg.GPVirtual{d.s, d.m} {
-			s, f := c.YMM(), d.half(2*part)
+			x := c.XMM()
 			if part == 1 {
 				c.VPSHUFD(operand.U8(0x0e), sc, sc)
-				c.VXORPS(table("signbits", dwordsOf(8, func(int) uint32 { return 1 << 31 })), f, f)
 			}
-			c.VPMOVZXBD(sc, s)
-			c.VCVTDQ2PS(s, s)
-			c.VMULPS(f, s, s)
-			for i := range pairs {
-				c.VPERMPS(s, pairs[i], f)
-				c.VMOVUPS(f, at(to, 32*i))
-			}
+			c.VPMOVZXBW(sc, x)
+			twice(x, to)
 		}
 		for ch := range 4 {
 			x, y := c.YMM(), c.YMM()
@@ -275,14 +495,10 @@ func decodeQ6KAVX2() {
 	d := newDecoder("Q6_K")
 	low, mask, off := ymmWord("low0f", 0x0f0f0f0f), ymmWord("bits45", 0x30303030), ymmWord("off32y", 0x20202020)
 	d.each(210, 256, func() {
-		f := d.half(208)
-		for i := range 2 {
-			s := c.YMM()
-			c.VPMOVSXBD(at(d.src, 192+8*i), s)
-			c.VCVTDQ2PS(s, s)
-			c.VMULPS(f, s, s)
-			c.VMOVUPS(s, at(d.s, 32*i))
-		}
+		d.single(208)
+		s := c.YMM()
+		c.VPMOVSXBW(at(d.src, 192), s)
+		c.VMOVDQU(s, at(d.s, 0))
 		for h := range 2 {
 			for part := range 4 {
 				q, b := c.YMM(), c.YMM()

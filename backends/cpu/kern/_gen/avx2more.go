@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -19,23 +17,6 @@ func moreAVX2() {
 	decodeTQ2AVX2()
 }
 
-// twice writes 8 scales, each for two groups of 16.
-func (d *decoder) twice(s reg.VecVirtual, pairs [2]reg.VecVirtual) {
-	for i := range pairs {
-		f := c.YMM()
-		c.VPERMPS(s, pairs[i], f)
-		c.VMOVUPS(f, at(d.s, 32*i))
-	}
-}
-
-func twiceTables() (pairs [2]reg.VecVirtual) {
-	for i := range pairs {
-		pairs[i] = c.YMM()
-		c.VMOVDQU(table(fmt.Sprintf("twice%d", i), dwordsOf(8, func(l int) uint32 { return uint32(4*i + l/2) })), pairs[i])
-	}
-	return pairs
-}
-
 func decodeNibbleAVX2(f *nibbleFormat) {
 	d := newDecoder(f.name)
 	low := ymmWord("low0f", 0x0f0f0f0f)
@@ -45,24 +26,20 @@ func decodeNibbleAVX2(f *nibbleFormat) {
 	}
 	d.each(f.block, 32, func() {
 		if f.values == "mxfp4" {
-			// 2^(e−128); the two smallest exponents give subnormal numbers.
-			e, big, small, x := c.GP32(), c.GP32(), c.GP32(), c.XMM()
+			// 2^(e−128); the two smallest exponents, subnormal numbers, count as 0.
+			e, big, none := c.GP32(), c.GP32(), c.GP32()
 			c.MOVBLZX(at(d.src, 0), e)
 			c.LEAL(operand.Mem{Base: e.As64(), Disp: -1}, big)
 			c.SHLL(operand.U8(23), big)
-			c.LEAL(operand.Mem{Base: e.As64(), Disp: 1}, small)
-			c.SHLL(operand.U8(21), small)
+			c.XORL(none, none)
 			c.CMPL(e, operand.U8(2))
-			c.CMOVLLT(small, big)
-			c.VMOVD(big, x)
-			c.VBROADCASTSS(x, x)
-			c.VMOVQ(x, at(d.s, 0))
+			c.CMOVLLT(none, big)
+			c.MOVL(big, at(d.s, 0))
 		} else {
-			c.VMOVQ(d.half(f.scale).AsX(), at(d.s, 0))
+			c.VMOVSS(d.half(f.scale), at(d.s, 0))
 		}
 		if f.min > 0 {
-			c.VMOVSS(d.half(f.min).AsX(), at(d.m, 0))
-			c.SUBQ(operand.I8(4), d.m) // one minimum per 32 elements
+			c.VMOVSS(d.half(f.min), at(d.m, 0))
 		}
 		x, y, q := c.XMM(), c.XMM(), c.YMM()
 		c.VMOVDQU(at(d.src, f.nib), x)
@@ -95,22 +72,15 @@ func decodeNibbleAVX2(f *nibbleFormat) {
 	})
 }
 
-// sixteen writes 16 scales from the bytes of an XMM register, times f.
-func (d *decoder) sixteen(bytes, f reg.VecVirtual, to reg.GPVirtual, signed bool) {
-	for i := range 2 {
-		s := c.YMM()
-		if i == 1 {
-			c.VPSHUFD(operand.U8(0x0e), bytes, bytes)
-		}
-		if signed {
-			c.VPMOVSXBD(bytes, s)
-		} else {
-			c.VPMOVZXBD(bytes, s)
-		}
-		c.VCVTDQ2PS(s, s)
-		c.VMULPS(f, s, s)
-		c.VMOVUPS(s, at(to, 32*i))
+// sixteen stores 16 bytes as words.
+func sixteen(bytes reg.VecVirtual, to reg.GPVirtual, signed bool) {
+	s := c.YMM()
+	if signed {
+		c.VPMOVSXBW(bytes, s)
+	} else {
+		c.VPMOVZXBW(bytes, s)
 	}
+	c.VMOVDQU(s, at(to, 0))
 }
 
 // twoBits decodes 64 bytes of 2-bit numbers at disp; more changes the numbers
@@ -137,14 +107,14 @@ func decodeQ2KAVX2() {
 	d := newDecoder("Q2_K")
 	low := ymmWord("low0f", 0x0f0f0f0f)
 	d.each(84, 256, func() {
-		s, m, f := c.XMM(), c.XMM(), d.half(82)
+		s, m := c.XMM(), c.XMM()
 		c.VMOVDQU(at(d.src, 0), s)
 		c.VPSRLW(operand.U8(4), s, m)
 		c.VPAND(low.AsX(), s, s)
 		c.VPAND(low.AsX(), m, m)
-		d.sixteen(s, d.half(80), d.s, false)
-		c.VXORPS(table("signbits", dwordsOf(8, func(int) uint32 { return 1 << 31 })), f, f)
-		d.sixteen(m, f, d.m, false)
+		sixteen(s, d.s, false)
+		sixteen(m, d.m, false)
+		d.pair(80)
 		d.twoBits(16, nil)
 	})
 }
@@ -166,7 +136,8 @@ func decodeQ3KAVX2() {
 		c.VPAND(table("bits45x", bytesOf(16, func(int) byte { return 0x30 })), b, b)
 		c.VPOR(b, l, l)
 		c.VPSUBB(table("off32x", bytesOf(16, func(int) byte { return 32 })), l, l)
-		d.sixteen(l, d.half(108), d.s, true)
+		sixteen(l, d.s, true)
+		d.single(108)
 		d.twoBits(32, func(q reg.VecVirtual, g int) {
 			hm := c.YMM()
 			c.VMOVDQU(at(d.src, 0), hm)
@@ -184,7 +155,7 @@ func decodeQ3KAVX2() {
 
 func decodeIQ4XSAVX2() {
 	d := newDecoder("IQ4_XS")
-	low, pairs := ymmWord("low0f", 0x0f0f0f0f), twiceTables()
+	low := ymmWord("low0f", 0x0f0f0f0f)
 	lane := func(f func(g int) uint32) []byte { return dwordsOf(8, f) }
 	values := c.YMM()
 	c.VMOVDQU(table("iq4signedy", bytesOf(32, func(i int) byte { return byte(iq4Values[i%16]) })), values)
@@ -199,9 +170,11 @@ func decodeIQ4XSAVX2() {
 		c.VPAND(table("c48y", lane(func(int) uint32 { return 48 })), b, b)
 		c.VPOR(b, a, a)
 		c.VPSUBD(table("c32y", lane(func(int) uint32 { return 32 })), a, a)
-		c.VCVTDQ2PS(a, a)
-		c.VMULPS(d.half(0), a, a)
-		d.twice(a, pairs)
+		// Each scale as two words.
+		c.VPSLLD(operand.U8(16), a, b)
+		c.VPBLENDW(operand.U8(0xaa), b, a, a)
+		c.VMOVDQU(a, at(d.s, 0))
+		d.single(0)
 		for g := range 8 {
 			x, y, q := c.XMM(), c.XMM(), c.YMM()
 			c.VMOVDQU(at(d.src, 8+16*g), x)
@@ -216,10 +189,10 @@ func decodeIQ4XSAVX2() {
 
 func decodeTQ2AVX2() {
 	d := newDecoder("TQ2_0")
+	ones := ymmWord("ones16", 0x00010001)
 	d.each(66, 256, func() {
-		f := d.half(64)
-		c.VMOVUPS(f, at(d.s, 0))
-		c.VMOVUPS(f, at(d.s, 32))
+		c.VMOVDQU(ones, at(d.s, 0))
+		d.single(64)
 		d.twoBits(0, func(q reg.VecVirtual, g int) {
 			c.VPSUBB(table("off1y", bytesOf(32, func(int) byte { return 1 })), q, q)
 		})

@@ -129,15 +129,20 @@ func dot32(g *group, n int, least, dot bool) {
 	}
 	for t := range n {
 		f.o("scvtf v%d.4s, v%d.4s", 4+t, 4+t)
-		f.o("ldr q26, [x4], #16")
+		f.o("ldr q26, [x4, #%d]", 16*t)
 		f.o("fmul v%d.4s, v%d.4s, v24.4s", 4+t, 4+t)
 		if least {
-			f.o("ldr q27, [x4], #16")
+			f.o("ldr q27, [x4, #%d]", 16*(n+t))
 			f.o("fmul v27.4s, v25.4s, v27.4s")
 			f.o("fadd v%d.4s, v%d.4s, v27.4s", 4+t, 4+t)
 		}
 		f.o("fmul v%d.4s, v%d.4s, v26.4s", 4+t, 4+t)
 		f.o("fadd v%d.4s, v%d.4s, v%d.4s", t, t, 4+t)
+	}
+	if least {
+		f.o("add x4, x4, #%d", 32*n)
+	} else {
+		f.o("add x4, x4, #%d", 16*n)
 	}
 	f.o("add x2, x2, #128")
 	for t := range n {

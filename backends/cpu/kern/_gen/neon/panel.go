@@ -194,11 +194,9 @@ func tile32(g *group, least, mm bool) {
 		f.o("ldr q27, [x7], #64")
 	}
 	for t := range 4 {
+		f.o("ldr s28, [x4, #%d]", 16*t)
 		if least {
-			f.o("ldr s28, [x4, #%d]", 32*t)
-			f.o("ldr s29, [x4, #%d]", 32*t+16)
-		} else {
-			f.o("ldr s28, [x4, #%d]", 16*t)
+			f.o("ldr s29, [x4, #%d]", 64+16*t)
 		}
 		for h := range 2 {
 			v := s + 2*t + h
