@@ -79,6 +79,14 @@ func readSafeIndex(path string) (files []string, shard map[string]string, err er
 	if err != nil {
 		return nil, nil, fmt.Errorf("safetensors: %w", err)
 	}
+	return parseSafeIndex(path, data)
+}
+
+// parseSafeIndex reads the text of an index.
+func parseSafeIndex(path string, data []byte) (files []string, shard map[string]string, err error) {
+	fail := func(field string, err error) ([]string, map[string]string, error) {
+		return nil, nil, &FormatError{Format: safetensors, File: path, Field: field, Err: err}
+	}
 	if err := checkForeign(data); err != nil {
 		return fail("", err)
 	}

@@ -166,3 +166,27 @@ func FuzzSafetensors(f *testing.F) {
 		}
 	})
 }
+
+func FuzzSafeIndex(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"total_size":8},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}}`))
+	f.Add([]byte(`{"weight_map":{"a":"../x","b":"/etc/x","c":"C:\\x","d":".."}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		files, shard, err := parseSafeIndex(filepath.Join("dir", "index.json"), data)
+		if err != nil {
+			if !errors.Is(err, ErrFormat) {
+				t.Errorf("%v is not ErrFormat", err)
+			}
+			return
+		}
+		for _, file := range files {
+			if filepath.Dir(file) != "dir" {
+				t.Errorf("file %q is outside of the folder", file)
+			}
+		}
+		for name, file := range shard {
+			if !slices.Contains(files, file) {
+				t.Errorf("tensor %q is in %q, which is not listed", name, file)
+			}
+		}
+	})
+}

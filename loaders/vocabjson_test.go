@@ -3,6 +3,7 @@ package loaders
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -213,5 +214,16 @@ func FuzzTokenizerJSON(f *testing.F) {
 		}
 		ids := tok.Encode("ab <s>é\xff", EncodeOptions{AddSpecial: true, ParseSpecial: true})
 		tok.Decode(ids, DecodeOptions{Special: true})
+		// What the keys of a GGUF file say of it can be read again, or is told.
+		meta := NewMetadata()
+		v.put(meta, len(v.Tokens)+1)
+		v.lostIn(meta)
+		text, err := json.Marshal(v.json())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseTokenizerJSON(text); err != nil && !strings.Contains(err.Error(), "merges") && len(v.Merges) > 0 {
+			t.Errorf("the vocabulary written again: %v", err)
+		}
 	})
 }
