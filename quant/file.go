@@ -42,6 +42,10 @@ type Plan struct {
 	// Fallbacks counts the matrices whose rows do not divide into the blocks of
 	// the type they should have: "q4_k as q5_0".
 	Fallbacks map[string]int
+	// FallbackWeights counts the numbers of these matrices.
+	FallbackWeights int
+	// Unused lists the indexes of rules that decided nothing.
+	Unused []int
 	// Unweighted lists matrices that get blocks and have no entry in the
 	// importance matrix, if there is one.
 	Unweighted []string
@@ -127,6 +131,7 @@ func NewPlan(m *loaders.Model, o Options) (*Plan, error) {
 		}
 		if c.Type != c.Wanted {
 			p.Fallbacks[fmt.Sprintf("%s as %s", c.Wanted, c.Type)]++
+			p.FallbackWeights += t.Elems()
 			if o.NoFallback {
 				return nil, &loaders.TensorError{File: t.File, Name: t.Name, Err: fmt.Errorf("%w: %d numbers in blocks of %d (%s), which would be %s", ErrFallback, t.Shape[len(t.Shape)-1], c.Wanted.BlockElems(), c.Wanted, c.Type)}
 			}
@@ -141,6 +146,11 @@ func NewPlan(m *loaders.Model, o Options) (*Plan, error) {
 	}
 	if again != nil && !o.Requantize {
 		return nil, again
+	}
+	for j := range o.Rules {
+		if !slices.ContainsFunc(choices, func(c Choice) bool { return c.Rule == j }) {
+			p.Unused = append(p.Unused, j)
+		}
 	}
 	p.setMeta()
 	return p, nil
@@ -183,6 +193,10 @@ func (p *Plan) setMeta() {
 		p.meta.Set("quantize.imatrix.chunks_count", uint32(m.Chunks))
 	}
 }
+
+// Progress sets the function that is called with the bytes of tensor data
+// written so far.
+func (p *Plan) Progress(f func(done int)) { p.o.Progress = f }
 
 // Report is what writing found.
 type Report struct {

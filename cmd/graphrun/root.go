@@ -61,6 +61,7 @@ part of the program.`,
 	root.AddCommand(runCmd(), inspectCmd(), logitsCmd(), tokenizeCmd(), detokenizeCmd(), templateCmd(), perplexityCmd(), embedCmd(), chatCmd(), checkCmd())
 	root.AddCommand(benchCmd(), synthCmd(), convertCmd(), profileCmd(), diffCmd(), pullCmd())
 	root.AddCommand(serveCmd())
+	root.AddCommand(quantizeCmd(), imatrixCmd(), splitCmd(), mergeCmd())
 	return root
 }
 
