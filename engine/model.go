@@ -418,6 +418,14 @@ func (m *Model) Close() error {
 // batch until Release. It fails only when ctx ends first.
 func (m *Model) Acquire(ctx context.Context) (*Batch, error) { return m.batch.acquire(ctx) }
 
+// Threads returns the number of workers that run steps.
+func (m *Model) Threads() int {
+	if m.o.Threads > 0 {
+		return m.o.Threads
+	}
+	return cpu.DefaultThreads()
+}
+
 // Limits returns the largest sizes of steps and sequences.
 func (m *Model) Limits() Limits { return m.limits }
 

@@ -66,7 +66,7 @@ func perSecond(n int, ns int64) float64 {
 
 // Report makes the tables.
 func (c *Collector) Report(roof Roof) *Report {
-	r := &Report{Model: c.Model, Threads: c.Threads, Roof: roof}
+	r := &Report{Model: c.Model, Threads: c.Threads, Roof: roof, Phases: []Phase{}}
 	for _, p := range c.phases {
 		r.Phases = append(r.Phases, p.table(c.Threads))
 	}

@@ -154,6 +154,8 @@ func (s *Server) routes() http.Handler {
 	get("/v1/models", s.models)
 	add("GET", "/v1/models/{name...}", "/v1/models/", endpoint{serve: s.modelByName})
 	get("/metrics", s.metrics.serve)
+	get("/graph", s.graphPage)
+	get("/profile", s.liveProfile)
 	add("GET", "/health", "/health", endpoint{serve: s.health, open: true})
 	add("GET", "/health/live", "/health/live", endpoint{serve: s.live, open: true})
 	if s.o.Profile {
@@ -198,7 +200,7 @@ func (s *Server) other(w http.ResponseWriter, r *http.Request, who *client) erro
 }
 
 func (s *Server) notFound(r *http.Request) error {
-	return &Error{Status: http.StatusNotFound, Code: "not_found", Message: fmt.Sprintf("there is no %s %s here; known: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/responses, /v1/models, /tokenize, /detokenize, /apply-template, /health, /metrics", quote(r.Method), quote(r.URL.Path))}
+	return &Error{Status: http.StatusNotFound, Code: "not_found", Message: fmt.Sprintf("there is no %s %s here; known: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/responses, /v1/models, /tokenize, /detokenize, /apply-template, /health, /metrics, /graph, /profile", quote(r.Method), quote(r.URL.Path))}
 }
 
 // work counts a request that a shutdown waits for.

@@ -20,6 +20,7 @@ import (
 	"graphrun/engine"
 	"graphrun/server"
 	"graphrun/server/sched"
+	"graphrun/server/web"
 )
 
 // serveFlags are the flags of graphrun serve.
@@ -53,6 +54,7 @@ type serveFlags struct {
 	special    bool
 	preload    bool
 	pprof      bool
+	page       bool
 	logFormat  string
 	logLevel   string
 	logPrompts bool
@@ -70,6 +72,7 @@ func serveCmd() *cobra.Command {
 /v1/embeddings, /v1/responses and /v1/models, and beside them /tokenize,
 /detokenize, /apply-template, /health and /metrics. Many requests are answered at
 once, in the same steps of the model; what prompts have in common is computed once.
+At / is a page to talk to the model, with its compiled graph and a live profile.
 
 It listens on this machine only, unless --listen says otherwise, and then wants API
 keys: one a line in --api-key-file, or separated by commas in GRAPHRUN_API_KEYS.
@@ -111,6 +114,7 @@ running answers may go on for --drain. The exit code is 1 if they did not end.`,
 	fs.StringVar(&f.pool, "pool", "mean", "embeddings: mean of all tokens, or last: the state of the last one")
 	fs.BoolVar(&f.special, "parse-special", false, "/v1/completions: make control tokens of what spells them in a prompt")
 	fs.BoolVar(&f.preload, "preload", true, "read the whole model before the server is ready")
+	fs.BoolVar(&f.page, "page", true, "serve the page at /: a chat, the compiled graph and a live profile")
 	fs.BoolVar(&f.pprof, "pprof", false, "serve profiles of the program at /debug/pprof/")
 	fs.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -244,6 +248,11 @@ func (f *serveFlags) run(cmd *cobra.Command, list []string) error {
 	var t *chat.Template
 	if f.template != "" {
 		if t, err = chat.ReadTemplate(f.template); err != nil {
+			return err
+		}
+	}
+	if f.page {
+		if o.Page, err = web.Handler(); err != nil {
 			return err
 		}
 	}

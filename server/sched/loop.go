@@ -45,6 +45,7 @@ func (s *Scheduler) work() bool {
 
 // rest gives back what is held only while there is work.
 func (s *Scheduler) rest() {
+	s.unwatch()
 	if s.batch != nil {
 		s.batch.Release()
 		s.batch = nil
@@ -173,7 +174,7 @@ func (s *Scheduler) run(ctx context.Context) (err error) {
 			s.log.Error("a step panicked", "value", v, "stack", string(debug.Stack()))
 		}
 	}()
-	return s.batch.Step(ctx, s.items)
+	return s.observe(func() error { return s.batch.Step(ctx, s.items) })
 }
 
 // failed deals with a step of which nothing was computed.
@@ -273,6 +274,7 @@ func (s *Scheduler) finish() {
 	for _, r := range s.step {
 		r.chunk = 0
 	}
+	s.unwatch()
 	s.step, s.items = s.step[:0], s.items[:0]
 	s.counts.Steps++
 	s.progress = time.Now()

@@ -58,6 +58,7 @@ type Scheduler struct {
 	closed   bool
 	idle     chan struct{} // closed when a draining scheduler has nothing left
 	counts   Counts
+	watch    *watch    // the profile that is being taken
 	progress time.Time // the end of the last step, or when work came after a rest
 
 	live    int                // requests of the running step that nobody has cancelled
