@@ -197,6 +197,25 @@ func (g *Graph) Sort() error {
 	return nil
 }
 
+// Canonical returns the values in their canonical order, which Sort brings them
+// into, for passes that look at arguments before users. The slice is the
+// caller's.
+func (g *Graph) Canonical() ([]*Value, error) {
+	f, err := newFlow(g)
+	if err != nil {
+		return nil, err
+	}
+	order, err := f.canonical(g)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]*Value, len(order))
+	for i, p := range order {
+		values[i] = g.Values[p]
+	}
+	return values, nil
+}
+
 // Shuffle brings the values into a random valid order that depends on the seed
 // and the order before. Passes must not mind; check mode and tests see to it.
 func (g *Graph) Shuffle(seed uint64) error {

@@ -1,9 +1,12 @@
 package ops
 
-import "graphrun/graph"
+import (
+	"math"
 
-// algebraRules are equations that hold exactly or, for products of constants,
-// but for one rounding.
+	"graphrun/graph"
+)
+
+// algebraRules are equations that hold bit for bit.
 var algebraRules = []graph.Rule{
 	{
 		Name:  "scale-one",
@@ -14,8 +17,14 @@ var algebraRules = []graph.Rule{
 	},
 	{
 		Name:  "scale-scale",
-		Doc:   "scale(scale(x, a), b) = scale(x, a·b)",
+		Doc:   "scale(scale(x, a), b) = scale(x, a·b) where one is a power of two",
 		Match: graph.Pat("scale", graph.Pat("scale", graph.Any("x")).As("inner").Once()),
+		// Otherwise the product of the two rounds where x·a did.
+		If: func(m *graph.Match) bool {
+			a, b := m.Root.Attrs.Float("by"), m.Get("inner").Attrs.Float("by")
+			by := math.Abs(float64(a) * float64(b))
+			return (powerOfTwo(a) || powerOfTwo(b)) && by > 1e-30 && by < 1e30
+		},
 		Make: func(m *graph.Match) *graph.Value {
 			by := m.Root.Attrs.Float("by") * m.Get("inner").Attrs.Float("by")
 			return m.New(opScale, graph.MakeAttrs("by", by), m.Get("x"))
@@ -40,4 +49,11 @@ var algebraRules = []graph.Rule{
 
 // Algebra is the pass "algebra": it applies equations that make the graph
 // smaller.
-func Algebra(g *graph.Graph) error { return graph.Rules(algebraRules...)(g) }
+var Algebra = graph.Rules(algebraRules...)
+
+// powerOfTwo reports whether x is ±2^n, with n small enough that no product of a
+// sensible number leaves the normal range.
+func powerOfTwo(x float32) bool {
+	frac, exp := math.Frexp(math.Abs(float64(x)))
+	return frac == 0.5 && exp > -32 && exp < 32
+}

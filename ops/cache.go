@@ -165,15 +165,20 @@ func kvwriteCost(v *graph.Value, b graph.Dims) graph.Cost {
 
 func kvwriteKernel(c *graph.Call, lo, hi int) {
 	l := c.Param.(*CacheLayout)
-	pos, seq, pages := c.In[3].I32, c.In[4].I32, c.In[5]
 	for t := lo; t < hi; t++ {
-		p := int(pos[t])
-		page, slot := PageOf(pages, int(seq[t]), p), p%PageSize
-		k, v := c.In[1].Row(t), c.In[2].Row(t)
-		for g := range l.G {
-			l.storeKey(c.Out.Raw[l.Keys(page, g, slot/KeyBlock):], slot%KeyBlock, k[g*l.K:(g+1)*l.K])
-			l.storeValue(c.Out.Raw[l.Values(page, g, slot):], v[g*l.K:(g+1)*l.K])
-		}
+		l.Store(c, t, c.In[1].Row(t))
+	}
+}
+
+// Store writes the keys k and the values of token t, operand 2 of a write whose
+// operands 3 to 5 are pos, seq and pages, to the result.
+func (l *CacheLayout) Store(c *graph.Call, t int, k []float32) {
+	p := int(c.In[3].I32[t])
+	page, slot := PageOf(c.In[5], int(c.In[4].I32[t]), p), p%PageSize
+	v := c.In[2].Row(t)
+	for g := range l.G {
+		l.storeKey(c.Out.Raw[l.Keys(page, g, slot/KeyBlock):], slot%KeyBlock, k[g*l.K:(g+1)*l.K])
+		l.storeValue(c.Out.Raw[l.Values(page, g, slot):], v[g*l.K:(g+1)*l.K])
 	}
 }
 

@@ -251,10 +251,14 @@ func scaleKernel(c *graph.Call, lo, hi int) {
 func softcapKernel(c *graph.Call, lo, hi int) {
 	limit := c.Param.(float32)
 	for t := lo; t < hi; t++ {
-		y := c.Out.Row(t)
-		for i, x := range c.In[0].Row(t) {
-			y[i] = softcap(x, limit)
-		}
+		SoftcapRow(c.Out.Row(t), c.In[0].Row(t), limit)
+	}
+}
+
+// SoftcapRow is Softcap for a vector. y may be x.
+func SoftcapRow(y, x []float32, limit float32) {
+	for i, z := range x {
+		y[i] = softcap(z, limit)
 	}
 }
 

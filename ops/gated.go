@@ -26,6 +26,12 @@ var (
 		Attrs: []graph.AttrSpec{{Name: "act", Default: "", Required: true}},
 		Infer: inferGatedMatMul, Prepare: prepareAct, Units: columnUnits, Kernel: gatedMatMulKernel, Cost: matmulCost,
 	})
+	opGatedMatMulQuant = graph.Register(&graph.Op{
+		Name: "gatedmatmulquant", Doc: "gatedmatmul and quantize in one go",
+		MinArgs: 3, MaxArgs: 3, Flags: graph.Pure,
+		Attrs: []graph.AttrSpec{{Name: "act", Default: "", Required: true}, {Name: "to", Default: "", Required: true}},
+		Infer: inferGatedMatMulQuant, Prepare: prepareAct, Units: blockUnits, Kernel: gatedMatMulQuantKernel, Cost: matmulCost,
+	})
 )
 
 // Gated is the middle of a gated feed-forward block.
@@ -66,6 +72,16 @@ func GatedMatMul(b *graph.Builder, x, wg, wu *graph.Value, kind string) *graph.V
 	return b.Op(opGatedMatMul, graph.MakeAttrs("act", kind), x, wg, wu)
 }
 
+// GatedMatMulQuant is a GatedMatMul whose result is only wanted in the quantized
+// form, made by the pass fuse-gated-quantize: Quantize(GatedMatMul(x, wg, wu)).
+//
+// Operands are GatedMatMul's, the result is of the type to, q8 or q8k, [T,N]. A
+// unit is a block of the result.
+// The builder records ErrShape as GatedMatMul and Quantize.
+func GatedMatMulQuant(b *graph.Builder, x, wg, wu *graph.Value, kind string, to graph.DType) *graph.Value {
+	return b.Op(opGatedMatMulQuant, graph.MakeAttrs("act", kind, "to", to.String()), x, wg, wu)
+}
+
 func inferGated(a []graph.Type, at graph.Attrs) (graph.Type, error) {
 	if err := checkRows(0, "gate", a[0], 2); err != nil {
 		return graph.Type{}, err
@@ -96,6 +112,19 @@ func inferGatedMatMul(a []graph.Type, at graph.Attrs) (graph.Type, error) {
 		return graph.Type{}, err
 	}
 	return inferProduct(a[0], a[1:])
+}
+
+func inferGatedMatMulQuant(a []graph.Type, at graph.Attrs) (graph.Type, error) {
+	t, err := inferGatedMatMul(a, at)
+	if err != nil {
+		return graph.Type{}, err
+	}
+	return inferQuantize([]graph.Type{t}, at)
+}
+
+// blockUnits counts the blocks of a quantized row.
+func blockUnits(c *graph.Call) int {
+	return c.Out.Dims[len(c.Out.Dims)-1] / c.Out.DType.BlockElems()
 }
 
 // gateOf returns the function an act attribute names.
@@ -166,6 +195,24 @@ func gatedMatMulKernel(c *graph.Call, lo, hi int) {
 			for i := range m {
 				c.Out.F32[(t+i)*c.Out.Stride+n] = f(gate[i], up[i])
 			}
+		}
+	}
+}
+
+func gatedMatMulQuantKernel(c *graph.Call, lo, hi int) {
+	f := c.Param.(func(gate, up float32) float32)
+	x, wg, wu := vectorsOf(c.In[0]), weightsOf(c.In[1]), weightsOf(c.In[2])
+	n, block := c.Out.Dims[1], c.Out.DType.BlockElems()
+	var row [chunkElems]float32
+	var gate, up [1]float32
+	for t := range c.Out.Rows() {
+		for b := lo; b < hi; b++ {
+			for i := range block {
+				dotRows(gate[:], &wg, &x, b*block+i, t)
+				dotRows(up[:], &wu, &x, b*block+i, t)
+				row[i] = f(gate[0], up[0])
+			}
+			quantizeAt(c.Out.DType, c.Out.RawRow(t), n, b*block, row[:block])
 		}
 	}
 }

@@ -30,7 +30,7 @@ func Embed(b *graph.Builder, tokens, w *graph.Value) *graph.Value {
 //
 //	y[r,d] = x[rows[r],d]
 //
-// x is f32 [T,...], rows is i32 [R], the result is f32 [R,...].
+// x is f32 or i32 [T,...], rows is i32 [R], the result is of x's type, [R,...].
 // The builder records ErrShape if an operand has another form. The kernel
 // panics if a row is not below T: the caller of a step checks rows.
 func SelectRows(b *graph.Builder, x, rows *graph.Value) *graph.Value {
@@ -48,14 +48,14 @@ func inferEmbed(a []graph.Type, _ graph.Attrs) (graph.Type, error) {
 }
 
 func inferSelectRows(a []graph.Type, _ graph.Attrs) (graph.Type, error) {
-	if err := checkRows(0, "x", a[0], 1); err != nil {
-		return graph.Type{}, err
+	if a[0].DType != graph.F32 && a[0].DType != graph.I32 || len(a[0].Shape) == 0 || !fixedTail(a[0].Shape) {
+		return graph.Type{}, misfit(0, "x", a[0], "f32 or i32 with 1 or more dimensions, fixed but for the first")
 	}
 	if a[1].DType != graph.I32 || len(a[1].Shape) != 1 {
 		return graph.Type{}, misfit(1, "rows", a[1], "i32[R]")
 	}
 	out := append(graph.Shape{a[1].Shape[0]}, a[0].Shape[1:]...)
-	return graph.Type{DType: graph.F32, Shape: out}, nil
+	return graph.Type{DType: a[0].DType, Shape: out}, nil
 }
 
 func embedKernel(c *graph.Call, lo, hi int) {
@@ -78,6 +78,11 @@ func selectRowsKernel(c *graph.Call, lo, hi int) {
 		t := int(c.In[1].I32[r])
 		if t < 0 || t >= c.In[0].Rows() {
 			panic("ops: selectrows: row out of range")
+		}
+		if c.Out.DType == graph.I32 {
+			n := c.Out.RowElems()
+			copy(c.Out.I32[r*c.Out.Stride:r*c.Out.Stride+n], c.In[0].I32[t*c.In[0].Stride:])
+			continue
 		}
 		copy(c.Out.Row(r), c.In[0].Row(t))
 	}

@@ -177,15 +177,22 @@ func dotRows(sum []float32, w, x *operand, n, t int) {
 }
 
 func matmulKernel(c *graph.Call, lo, hi int) {
-	x, w := vectorsOf(c.In[0]), weightsOf(c.In[1])
+	w := weightsOf(c.In[1])
+	productColumns(c, &w, 0, lo, hi)
+}
+
+// productColumns writes the products of rows lo to hi-1 of w with the rows of
+// operand 0 to the columns of the result from at+lo on.
+func productColumns(c *graph.Call, w *operand, at, lo, hi int) {
+	x := vectorsOf(c.In[0])
 	var sum [tileRows]float32
 	total := c.Out.Rows()
 	for n := lo; n < hi; n++ {
 		for t := 0; t < total; t += tileRows {
 			m := min(tileRows, total-t)
-			dotRows(sum[:m], &w, &x, n, t)
+			dotRows(sum[:m], w, &x, n, t)
 			for i, s := range sum[:m] {
-				c.Out.F32[(t+i)*c.Out.Stride+n] = s
+				c.Out.F32[(t+i)*c.Out.Stride+at+n] = s
 			}
 		}
 	}

@@ -87,7 +87,7 @@ func TestCoverage(t *testing.T) {
 		}
 	}
 	for _, op := range graph.Ops() {
-		if !seen[op.Name] && op.Name != "const" {
+		if !seen[op.Name] && op.Name != "const" && op.Name != "tap" { // taps have tests of their own
 			t.Errorf("no case has the operation %s", op.Name)
 		}
 	}

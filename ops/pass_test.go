@@ -20,9 +20,17 @@ var update = flag.Bool("update", false, "rewrite expected texts")
 // results and compares them, cleaned by dce, with name.want.
 func TestPasses(t *testing.T) {
 	passes := map[string]func(*graph.Graph) error{
-		"algebra":    ops.Algebra,
-		"fuse-gated": ops.FuseGated,
-		"quantize":   ops.QuantizeActivations,
+		"algebra":             ops.Algebra,
+		"rows":                ops.Rows,
+		"fuse-gated":          ops.FuseGated,
+		"fuse-qkv":            ops.FuseQKV,
+		"fuse-residual":       ops.FuseResidual,
+		"fuse-softcap":        ops.FuseSoftcap,
+		"fuse-norm-residual":  ops.FuseNormResidual,
+		"fuse-rope":           ops.FuseRope,
+		"quantize":            ops.QuantizeActivations,
+		"fuse-norm-quantize":  ops.FuseNormQuantize,
+		"fuse-gated-quantize": ops.FuseGatedQuantize,
 	}
 	for name, pass := range passes {
 		path := filepath.Join("testdata", name+".txtar")
@@ -47,7 +55,7 @@ func TestPasses(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, run := range []func(*graph.Graph) error{pass, graph.DCE, graph.Verify} {
+				for _, run := range []func(*graph.Graph) error{pass, (*graph.Graph).Sort, graph.DCE, graph.Verify} {
 					if err := run(g); err != nil {
 						t.Fatal(err)
 					}

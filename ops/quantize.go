@@ -79,19 +79,25 @@ func quantizeKernel(c *graph.Call, lo, hi int) {
 
 // quantizeRow writes one row of q8 or q8k.
 func quantizeRow(to graph.DType, y []byte, x []float32) {
-	k, block := len(x), to.BlockElems()
+	block := to.BlockElems()
+	for at := 0; at < len(x); at += block {
+		quantizeAt(to, y, len(x), at, x[at:at+block])
+	}
+}
+
+// quantizeAt writes the block x, the elements of a row of k from at on.
+func quantizeAt(to graph.DType, y []byte, k, at int, x []float32) {
+	block := to.BlockElems()
+	b, q := at/block, y[at:at+block]
 	scales, sums := y[k:], y[k+4*(k/block):]
-	for b := 0; b < k/block; b++ {
-		xb, q := x[b*block:(b+1)*block], y[b*block:(b+1)*block]
-		d := quantizeBlock(q, xb)
-		binary.LittleEndian.PutUint32(scales[4*b:], math.Float32bits(d))
-		if to == graph.Q8 {
-			binary.LittleEndian.PutUint32(sums[4*b:], uint32(sumInt8(q)))
-			continue
-		}
-		for g := range block / 16 {
-			binary.LittleEndian.PutUint16(sums[2*(16*b+g):], uint16(sumInt8(q[16*g:16*g+16])))
-		}
+	d := quantizeBlock(q, x)
+	binary.LittleEndian.PutUint32(scales[4*b:], math.Float32bits(d))
+	if to == graph.Q8 {
+		binary.LittleEndian.PutUint32(sums[4*b:], uint32(sumInt8(q)))
+		return
+	}
+	for g := range block / 16 {
+		binary.LittleEndian.PutUint16(sums[2*(16*b+g):], uint16(sumInt8(q[16*g:16*g+16])))
 	}
 }
 

@@ -10,7 +10,13 @@ import (
 var opRope = graph.Register(&graph.Op{
 	Name: "rope", Doc: "rotates pairs of x by pos · base^(-2i/dims) / factors[i]",
 	MinArgs: 2, MaxArgs: 3, Flags: graph.Pure,
-	Attrs: []graph.AttrSpec{
+	Attrs: ropeAttrs(),
+	Infer: inferRope, Prepare: prepareRope, Kernel: ropeKernel,
+})
+
+// ropeAttrs are the attributes of a rotation.
+func ropeAttrs() []graph.AttrSpec {
+	return []graph.AttrSpec{
 		{Name: "base", Default: float32(0), Required: true},
 		{Name: "dims", Default: 0, Required: true},
 		{Name: "half", Default: false},
@@ -20,9 +26,8 @@ var opRope = graph.Register(&graph.Op{
 		{Name: "yarn_fast", Default: float32(32)},
 		{Name: "yarn_slow", Default: float32(1)},
 		{Name: "yarn_attn", Default: float32(1)},
-	},
-	Infer: inferRope, Prepare: prepareRope, Kernel: ropeKernel,
-})
+	}
+}
 
 // RopeParams say which numbers Rope pairs and how fast the pairs turn.
 type RopeParams struct {
@@ -70,8 +75,17 @@ type Yarn struct {
 // Dims is odd or above K, Base is not above 0, or Linear and Yarn are both on.
 // Source: Su et al., 2021; Chen et al., 2023 (linear); Peng et al., 2023 (YaRN).
 func Rope(b *graph.Builder, x, pos, factors *graph.Value, p RopeParams) *graph.Value {
+	a := p.attrs(x.Type.Shape.Last())
+	if factors == nil {
+		return b.Op(opRope, a, x, pos)
+	}
+	return b.Op(opRope, a, x, pos, factors)
+}
+
+// attrs returns the attributes of a rotation of heads of k elements.
+func (p RopeParams) attrs(k int) graph.Attrs {
 	if p.Dims == 0 {
-		p.Dims = x.Type.Shape.Last()
+		p.Dims = k
 	}
 	a := graph.MakeAttrs("base", p.Base, "dims", p.Dims, "half", p.Half)
 	if p.Linear != 0 {
@@ -89,10 +103,7 @@ func Rope(b *graph.Builder, x, pos, factors *graph.Value, p RopeParams) *graph.V
 			a = a.With("yarn_attn", y.AttnFactor)
 		}
 	}
-	if factors == nil {
-		return b.Op(opRope, a, x, pos)
-	}
-	return b.Op(opRope, a, x, pos, factors)
+	return a
 }
 
 func inferRope(a []graph.Type, at graph.Attrs) (graph.Type, error) {
@@ -138,9 +149,13 @@ type RopeParam struct {
 }
 
 func prepareRope(v *graph.Value) (any, error) {
-	p := &RopeParam{K: v.Type.Shape.Last(), Dims: v.Attrs.Int("dims"), Half: v.Attrs.Bool("half")}
-	p.Freq, p.Mscale = ropeFrequencies(v.Attrs)
-	return p, nil
+	return newRopeParam(v.Attrs, v.Type.Shape.Last()), nil
+}
+
+func newRopeParam(a graph.Attrs, k int) *RopeParam {
+	p := &RopeParam{K: k, Dims: a.Int("dims"), Half: a.Bool("half")}
+	p.Freq, p.Mscale = ropeFrequencies(a)
+	return p
 }
 
 // ropeFrequencies returns the angle of each pair per position, before the
@@ -173,26 +188,38 @@ func ropeFrequencies(a graph.Attrs) (freq []float64, mscale float64) {
 func ropeKernel(c *graph.Call, lo, hi int) {
 	p := c.Param.(*RopeParam)
 	for t := lo; t < hi; t++ {
-		x, y := c.In[0].Row(t), c.Out.Row(t)
-		pos := float64(c.In[1].I32[t])
-		for i, f := range p.Freq {
-			if len(c.In) == 3 {
-				f /= float64(c.In[2].F32[i])
-			}
-			sin, cos := math.Sincos(pos * f)
-			s, k := float32(sin*p.Mscale), float32(cos*p.Mscale)
-			first, second := 2*i, 2*i+1
-			if p.Half {
-				first, second = i, i+p.Dims/2
-			}
-			for o := 0; o < len(x); o += p.K {
-				a, b := x[o+first], x[o+second]
-				y[o+first] = a*k - b*s
-				y[o+second] = a*s + b*k
-			}
+		p.Turn(c.Out.Row(t), c.In[0].Row(t), int(c.In[1].I32[t]), factorsOf(c, 2))
+	}
+}
+
+// factorsOf returns the frequency factors, operand i, nil when there are none.
+func factorsOf(c *graph.Call, i int) []float32 {
+	if i >= len(c.In) {
+		return nil
+	}
+	return c.In[i].F32
+}
+
+// Turn writes the heads of x, turned to position pos, to y, which may be x.
+// factors may be nil.
+func (p *RopeParam) Turn(y, x []float32, pos int, factors []float32) {
+	for i, f := range p.Freq {
+		if factors != nil {
+			f /= float64(factors[i])
+		}
+		sin, cos := math.Sincos(float64(pos) * f)
+		s, k := float32(sin*p.Mscale), float32(cos*p.Mscale)
+		first, second := 2*i, 2*i+1
+		if p.Half {
+			first, second = i, i+p.Dims/2
 		}
 		for o := 0; o < len(x); o += p.K {
-			copy(y[o+p.Dims:o+p.K], x[o+p.Dims:o+p.K])
+			a, b := x[o+first], x[o+second]
+			y[o+first] = a*k - b*s
+			y[o+second] = a*s + b*k
 		}
+	}
+	for o := 0; o < len(x); o += p.K {
+		copy(y[o+p.Dims:o+p.K], x[o+p.Dims:o+p.K])
 	}
 }

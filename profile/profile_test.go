@@ -281,12 +281,12 @@ func TestPprof(t *testing.T) {
 	for _, s := range p.Sample {
 		macs += s.Value[2]
 		stack := names(s)
-		if len(stack) == 5 && slices.Equal(stack[1:], []string{"matmul ffn.out", "ffn", "layer 1", "small"}) && strings.HasPrefix(stack[0], "matmul ") {
+		if len(stack) == 5 && slices.Equal(stack[1:], []string{"matmuladd ffn.res", "ffn", "layer 1", "small"}) && strings.HasPrefix(stack[0], "matmuladd ") {
 			seen = true
 		}
 	}
 	if !seen {
-		t.Error("no stack of kernel, operation, block, layer and model for ffn.out of layer 1")
+		t.Error("no stack of kernel, operation, block, layer and model for ffn.res of layer 1")
 	}
 	if macs == 0 {
 		t.Error("no multiply-adds")

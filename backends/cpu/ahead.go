@@ -48,7 +48,8 @@ func (pl *plan) listAhead() {
 				for i := range pl.instrs[c.instr].mats {
 					m := &pl.instrs[c.instr].mats[i]
 					row := m.Type.RowBytes(m.K)
-					part := m.Data[int(c.lo)*row : int(c.hi)*row]
+					lo, hi := min(max(int(c.lo)-m.first, 0), m.N), min(max(int(c.hi)-m.first, 0), m.N)
+					part := m.Data[lo*row : hi*row]
 					part = part[:min(left, len(part))]
 					left -= len(part)
 					if len(part) > 0 {

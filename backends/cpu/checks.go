@@ -39,7 +39,7 @@ func newChecks(g *graph.Graph, inputs []*graph.Value, dims graph.Dims) []check {
 			add(v.Args[0], "", v.Args[1].Type.Shape[0].Size, 0, "the vocabulary")
 		case "selectrows":
 			add(v.Args[1], v.Args[0].Type.Shape[0].Name, 0, 0, "the tokens of the step")
-		case "kvwrite":
+		case "kvwrite", "ropewrite":
 			add(v.Args[3], "", 1<<31-1, 0, "positions")
 			add(v.Args[4], v.Args[5].Type.Shape[0].Name, 0, 0, "the sequences of the step")
 			add(v.Args[5], "", dims.Of(v.Type.Shape[0])/ops.PageSize, -1, "the cache pages")

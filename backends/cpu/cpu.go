@@ -144,5 +144,5 @@ func smallDims(dims graph.Dims) graph.Dims {
 // quantizer, and a logit moves by what quantizing moves it at all. So all its
 // products, those with the few plain matrices too, add in one order.
 func quantizes(g *graph.Graph) bool {
-	return slices.ContainsFunc(g.Values, func(v *graph.Value) bool { return v.Op.Name == "quantize" })
+	return slices.ContainsFunc(g.Values, func(v *graph.Value) bool { return v.Type.DType == graph.Q8 || v.Type.DType == graph.Q8K })
 }

@@ -22,9 +22,8 @@ type lowered struct {
 	exclusive bool
 	plain     bool     // the plain-Go kernel of the operation
 	store     *storage // of the program
-	// mats are the weights of which unit i reads row i, in the order in which it
-	// does.
-	mats []kern.Mat
+	// mats are the weights that units read, in the order in which they do.
+	mats []matRows
 	// cost returns the nanoseconds a unit takes, about: how finely the work is
 	// divided depends on it, never a result.
 	cost func(c *graph.Call) float64
@@ -33,12 +32,17 @@ type lowered struct {
 // lowerings maps operations to kernels of package kern. Every other operation
 // runs the plain-Go kernel of its definition.
 var lowerings = map[string]lowering{
-	"attention":    lowerAttention,
-	"embed":        lowerEmbed,
-	"quantize":     lowerQuantize,
-	"matmul":       lowerMatMul,
-	"gatedmatmul":  lowerGatedMatMul,
-	"expertmatmul": lowerExpertMatMul,
+	"attention":        lowerAttention,
+	"embed":            lowerEmbed,
+	"quantize":         lowerQuantize,
+	"matmul":           lowerMatMul,
+	"matmuls":          lowerMatMul,
+	"matmuladd":        lowerMatMulAdd,
+	"matmulcap":        lowerMatMulCap,
+	"gatedmatmul":      lowerGatedMatMul,
+	"gatedmatmulquant": lowerGatedMatMul,
+	"expertmatmul":     lowerExpertMatMul,
+	"rmsnormquant":     lowerRMSNormQuant,
 }
 
 // lower chooses the kernel of a call.
@@ -167,99 +171,6 @@ func lowerQuantize(l *lowered, c *graph.Call) error {
 			step := c.Out.DType.RowBytes(k)
 			for ; len(x) > 0; x, q = x[k:], q[step:] {
 				kern.QuantizeRow(c.Out.DType, q[:step], x[:k])
-			}
-		}
-	}
-	return nil
-}
-
-func lowerMatMul(l *lowered, c *graph.Call) error {
-	w, err := l.matOf(c.In[1])
-	if err != nil {
-		return err
-	}
-	if err := checkAct(c.In[0], w); err != nil {
-		return err
-	}
-	l.units = func(c *graph.Call) int {
-		if c.In[0].Rows() == 0 {
-			return 0
-		}
-		return w.N
-	}
-	l.mats = []kern.Mat{w}
-	l.grain = func(c *graph.Call) int { return kern.Grain(&w, c.In[0].Rows()) }
-	l.cost = func(c *graph.Call) float64 { return matCost(&w, c.In[0].Rows()) }
-	l.scratch = func(c *graph.Call) int { return kern.ScratchBytes(&w, c.In[0].Rows()) }
-	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
-		x, stride := rows(c.In[0])
-		kern.Mul(c.Out.F32, c.Out.Stride, &w, x, stride, c.In[0].Rows(), lo, hi, scratch)
-	}
-	return nil
-}
-
-// heldBytes bounds the rows of the up product that are held before they meet
-// the gate, so that they stay in the second cache level. A product arranges its
-// activations anew for each piece, which is a loss with few rows.
-const heldBytes = 512 << 10
-
-// heldRows returns the number of rows held for t tokens.
-func heldRows(t int) int { return max(64, min(4096, heldBytes/(4*t)&^63)) }
-
-func lowerGatedMatMul(l *lowered, c *graph.Call) error {
-	gate, err := l.matOf(c.In[1])
-	if err != nil {
-		return err
-	}
-	up, err := l.matOf(c.In[2])
-	if err != nil {
-		return err
-	}
-	for _, w := range []kern.Mat{gate, up} {
-		if err := checkAct(c.In[0], w); err != nil {
-			return err
-		}
-	}
-	gateOf, ok := c.Param.(func(gate, up float32) float32)
-	if !ok {
-		return fmt.Errorf("the operation's parameter is a %T, not a gate function", c.Param)
-	}
-	l.units = func(c *graph.Call) int {
-		if c.In[0].Rows() == 0 {
-			return 0
-		}
-		return gate.N
-	}
-	l.mats = []kern.Mat{up, gate}
-	l.grain = func(c *graph.Call) int {
-		return max(kern.Grain(&gate, c.In[0].Rows()), kern.Grain(&up, c.In[0].Rows()))
-	}
-	l.cost = func(c *graph.Call) float64 { return matCost(&gate, c.In[0].Rows()) + matCost(&up, c.In[0].Rows()) }
-	l.scratch = func(c *graph.Call) int {
-		t := c.In[0].Rows()
-		return max(heldBytes, 4*64*t) + max(kern.ScratchBytes(&gate, t), kern.ScratchBytes(&up, t))
-	}
-	upRow := up.Type.RowBytes(up.K)
-	gates := kern.GateOf(c.Value.Attrs.Str("act"))
-	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
-		t := c.In[0].Rows()
-		x, stride := rows(c.In[0])
-		most := heldRows(t)
-		held, scratch := floats(scratch[:4*t*most]), scratch[4*t*most:]
-		for n := lo; n < hi; n += most {
-			b := min(most, hi-n)
-			part := kern.Mat{Type: up.Type, Data: up.Data[n*upRow:], N: b, K: up.K, Uniform: up.Uniform}
-			kern.Mul(held, most, &part, x, stride, t, 0, b, scratch)
-			kern.Mul(c.Out.F32, c.Out.Stride, &gate, x, stride, t, n, n+b, scratch)
-			for i := range t {
-				y, u := c.Out.Row(i)[n:n+b], held[i*most:i*most+b]
-				if gates != nil {
-					gates(y, y, u)
-					continue
-				}
-				for j := range y {
-					y[j] = gateOf(y[j], u[j])
-				}
 			}
 		}
 	}

@@ -28,6 +28,8 @@ var vectorLowerings = map[string]lowering{
 	"softmax":     lowerSoftmax,
 	"rope":        lowerRope,
 	"kvwrite":     lowerKVWrite,
+	"ropewrite":   lowerRopeWrite,
+	"rmsnormadd":  lowerRMSNormAdd,
 }
 
 func init() {
@@ -160,6 +162,40 @@ func lowerRMSNorm(l *lowered, c *graph.Call) error {
 	return nil
 }
 
+func lowerRMSNormAdd(l *lowered, c *graph.Call) error {
+	n, eps := c.Value.Type.Shape.Last(), float64(c.Value.Attrs.Float("eps"))
+	l.rowwise(func(c *graph.Call, t int) {
+		x, z, y := c.In[0].Row(t), c.In[2].Row(t), c.Out.Row(t)
+		for o := 0; o < len(x); o += n {
+			kern.RMSNorm(y[o:o+n], x[o:o+n], c.In[1].F32[:n], eps)
+		}
+		kern.Add(y, y, z)
+	})
+	return nil
+}
+
+// lowerRMSNormQuant rounds a normed row while it is in the first cache.
+func lowerRMSNormQuant(l *lowered, c *graph.Call) error {
+	n, eps := c.Value.Type.Shape.Last(), float64(c.Value.Attrs.Float("eps"))
+	norm := ops.NormRow
+	if kern.VectorsSupported() {
+		norm = kern.RMSNorm
+	}
+	l.scratch = func(*graph.Call) int { return 4 * n }
+	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
+		y := floats(scratch[:4*n])
+		var w []float32
+		if len(c.In) == 2 {
+			w = c.In[1].F32[:n]
+		}
+		for t := lo; t < hi; t++ {
+			norm(y, c.In[0].Row(t), w, eps)
+			kern.QuantizeRow(c.Out.DType, c.Out.RawRow(t), y)
+		}
+	}
+	return nil
+}
+
 func lowerSoftmax(l *lowered, c *graph.Call) error {
 	n := c.Value.Type.Shape.Last()
 	l.rowwise(func(c *graph.Call, t int) {
@@ -184,20 +220,19 @@ type ropeTable struct {
 	cos, sin []float32
 }
 
-// ropeTable returns the table for the rotations of c, nil if positions or
-// factors are the result of a computation.
-func (s *storage) ropeTable(c *graph.Call) *ropeTable {
-	p := c.Param.(*ops.RopeParam)
+// ropeTable returns the table for rotations of c's rows, nil if positions or
+// factors, operands pos and factors, are the result of a computation.
+func (s *storage) ropeTable(c *graph.Call, p *ops.RopeParam, pos, factors int) *ropeTable {
 	freq := slices.Clone(p.Freq)
-	if len(c.In) == 3 {
-		if op := c.Value.Args[2].Op; op != graph.OpWeight && op != graph.OpConst {
+	if factors < len(c.In) {
+		if op := c.Value.Args[factors].Op; op != graph.OpWeight && op != graph.OpConst {
 			return nil
 		}
-		for i, f := range c.In[2].F32[:len(freq)] {
+		for i, f := range c.In[factors].F32[:len(freq)] {
 			freq[i] /= float64(f)
 		}
 	}
-	from := c.Value.Args[1]
+	from := c.Value.Args[pos]
 	if from.Op != graph.OpInput {
 		return nil
 	}
@@ -211,7 +246,7 @@ func (s *storage) ropeTable(c *graph.Call) *ropeTable {
 		}
 	}
 	t := s.ropes[i]
-	if rows := c.Out.Rows(); rows > len(t.pos) {
+	if rows := c.In[pos].Rows(); rows > len(t.pos) {
 		t.pos = make([]int32, rows)
 		for i := range t.pos {
 			t.pos[i] = -1
@@ -247,54 +282,107 @@ func (t *ropeTable) fill(pos []int32) {
 	}
 }
 
-func lowerRope(l *lowered, c *graph.Call) error {
-	p := c.Param.(*ops.RopeParam)
-	table := l.store.ropeTable(c)
-	if table == nil {
-		return nil
-	}
-	l.exclusive = true
+// turner returns what turns the heads of row t, x, to y by the table.
+func (t *ropeTable) turner(p *ops.RopeParam) func(y, x []float32, row int) {
 	turn := kern.RopeAdjacent
 	if p.Half {
 		turn = kern.RopeHalf
 	}
-	l.rowwise(func(c *graph.Call, t int) {
-		x, y := c.In[0].Row(t), c.Out.Row(t)
-		cos, sin := table.row(t)
+	return func(y, x []float32, row int) {
+		cos, sin := t.row(row)
 		turn(y, x, cos, sin, p.K)
 		if p.Dims < p.K && &x[0] != &y[0] {
 			for o := 0; o < len(x); o += p.K {
 				copy(y[o+p.Dims:o+p.K], x[o+p.Dims:o+p.K])
 			}
 		}
-	})
+	}
+}
+
+func lowerRope(l *lowered, c *graph.Call) error {
+	p := c.Param.(*ops.RopeParam)
+	table := l.store.ropeTable(c, p, 1, 2)
+	if table == nil {
+		return nil
+	}
+	turn := table.turner(p)
+	l.rowwise(func(c *graph.Call, t int) { turn(c.Out.Row(t), c.In[0].Row(t), t) })
 	return nil
 }
 
-func lowerKVWrite(l *lowered, c *graph.Call) error {
-	p := c.Param.(*ops.CacheLayout)
+// storer writes the keys k and values of token t to the cache.
+type storer func(c *graph.Call, t int, k []float32, scratch []byte)
+
+// cacheStorer returns the storer for a layout and the scratch memory it needs.
+func cacheStorer(p *ops.CacheLayout) (storer, int) {
 	var key func(block []byte, lane int, x []float32, scratch []byte)
 	var value func(row []byte, x []float32, scratch []byte)
+	need := 0
 	switch {
 	case p.DType == graph.F16 && p.K%16 == 0:
 		key = func(block []byte, lane int, x []float32, _ []byte) { kern.StoreKeyF16(block[p.KeyElem(0, lane):], x) }
 		value = func(row []byte, x []float32, _ []byte) { kern.StoreF16(row, x) }
 	case p.DType == graph.Q8_0:
 		key, value = q8Key, q8Value
-		l.scratch = func(*graph.Call) int { return graph.Q8.RowBytes(p.K) + p.K/16 }
+		need = graph.Q8.RowBytes(p.K) + p.K/16
 	default:
+		return nil, 0
+	}
+	return func(c *graph.Call, t int, k []float32, scratch []byte) {
+		pool, at := c.Out.Raw, int(c.In[3].I32[t])
+		page, slot := ops.PageOf(c.In[5], int(c.In[4].I32[t]), at), at%ops.PageSize
+		v := c.In[2].Row(t)
+		for g := range p.G {
+			key(pool[p.Keys(page, g, slot/ops.KeyBlock):], slot%ops.KeyBlock, k[g*p.K:(g+1)*p.K], scratch)
+			value(pool[p.Values(page, g, slot):], v[g*p.K:(g+1)*p.K], scratch)
+		}
+	}, need
+}
+
+func lowerKVWrite(l *lowered, c *graph.Call) error {
+	store, need := cacheStorer(c.Param.(*ops.CacheLayout))
+	if store == nil {
 		return nil
 	}
+	l.cost = writeCost
+	l.scratch = func(*graph.Call) int { return need }
 	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
-		pool, pos, seq, pages := c.Out.Raw, c.In[3].I32, c.In[4].I32, c.In[5]
 		for t := lo; t < hi; t++ {
-			at := int(pos[t])
-			page, slot := ops.PageOf(pages, int(seq[t]), at), at%ops.PageSize
-			k, v := c.In[1].Row(t), c.In[2].Row(t)
-			for g := range p.G {
-				key(pool[p.Keys(page, g, slot/ops.KeyBlock):], slot%ops.KeyBlock, k[g*p.K:(g+1)*p.K], scratch)
-				value(pool[p.Values(page, g, slot):], v[g*p.K:(g+1)*p.K], scratch)
-			}
+			store(c, t, c.In[1].Row(t), scratch)
+		}
+	}
+	return nil
+}
+
+// writeCost is the cost of storing a token: the result is the cache, whose size
+// says nothing.
+func writeCost(c *graph.Call) float64 { return float64(c.In[1].RowElems()) }
+
+// lowerRopeWrite does what lowerRope and lowerKVWrite do, in their ways.
+func lowerRopeWrite(l *lowered, c *graph.Call) error {
+	p := c.Param.(*ops.RopeWriteParam)
+	store, need := cacheStorer(&p.Layout)
+	if store == nil {
+		store = func(c *graph.Call, t int, k []float32, _ []byte) { p.Layout.Store(c, t, k) }
+	}
+	turn := func(y, x []float32, t int) {
+		var factors []float32
+		if len(c.In) > 6 {
+			factors = c.In[6].F32
+		}
+		p.Rope.Turn(y, x, int(c.In[3].I32[t]), factors)
+	}
+	if table := l.store.ropeTable(c, p.Rope, 3, 6); table != nil {
+		turn = table.turner(p.Rope)
+	}
+	n := p.Layout.G * p.Layout.K
+	l.cost = writeCost
+	l.scratch = func(*graph.Call) int { return aligned(4*n) + need }
+	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
+		k, scratch := floats(scratch[:4*n]), scratch[aligned(4*n):]
+		for t := lo; t < hi; t++ {
+			turn(k, c.In[1].Row(t), t)
+			store(c, t, k, scratch)
 		}
 	}
 	return nil

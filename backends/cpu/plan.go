@@ -1,9 +1,6 @@
 package cpu
 
-import (
-	"graphrun/backends/cpu/kern"
-	"graphrun/graph"
-)
+import "graphrun/graph"
 
 // kernel computes units lo to hi-1 of a call. scratch belongs to the worker.
 type kernel func(c *graph.Call, lo, hi int, scratch []byte)
@@ -22,7 +19,7 @@ type instr struct {
 	layerStart bool
 	exclusive  bool // see lowered
 	plain      bool
-	mats       []kern.Mat // see lowered
+	mats       []matRows // see lowered
 
 	// Set by plan.bind for the sizes of the step.
 	units, grain int

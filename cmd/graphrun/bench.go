@@ -25,6 +25,7 @@ type benchFlags struct {
 	profile                         string
 	kernel                          string
 	load                            bool
+	ablation                        bool
 }
 
 var benchOutputs = []string{"md", "json", "csv"}
@@ -51,8 +52,13 @@ instead, mapped and read: mapping or reading the files, parsing their headers,
 finding the architecture, the tokenizer, building the graph, compiling it, and
 the first token.
 
+With --ablate the model is measured with each compiler pass off in turn that can
+be switched off, a run without it beside a run with it, R pairs: what is each
+worth on this machine?
+
 Token ids are made up. graphrun synth writes models to measure.`,
 		Example: `  graphrun bench model.gguf
+  graphrun bench model.gguf --ablate -p 128 -n 32
   graphrun bench model.gguf -t 2 -p 512 -n 64 -r 5 -o json
   graphrun bench model.gguf --parallel 8
   graphrun bench model.gguf --load`,
@@ -69,6 +75,7 @@ Token ids are made up. graphrun synth writes models to measure.`,
 	fs.IntVar(&f.parallel, "parallel", 1, "texts to generate at once, beside one alone")
 	fs.StringVarP(&f.output, "output", "o", "md", "md: a table; json: an object on one line; csv")
 	fs.BoolVar(&f.load, "load", false, "measure opening the model and the first token")
+	fs.BoolVar(&f.ablation, "ablate", false, "measure what each pass is worth: the model with each off in turn")
 	fs.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of the runs that count, for go tool pprof")
 	fs.StringVar(&f.kernel, "kernel", "", "measure the kernels with this in their name (all: every one), each alone, with the model's shapes and weights (-o go prints lines for benchstat)")
 	return cmd
@@ -86,6 +93,8 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 		return usagef("-p, -n and -d must not be above %d", 1<<30)
 	case f.parallel < 1 || f.parallel > 1<<10 || f.parallel > 1 && f.gen == 0:
 		return usagef("--parallel is %d, want 1 to %d, and -n above 0 with more than 1", f.parallel, 1<<10)
+	case f.ablation && (f.profile != "" || f.backend == "ref" || f.parallel > 1):
+		return usagef("--ablate switches off passes of the cpu backend; leave --cpuprofile, --parallel and --backend=ref out")
 	case f.prompt+f.gen == 0 || f.reps < 1:
 		return usagef("nothing to measure: want -r of at least 1, and -p or -n above 0")
 	}
@@ -101,6 +110,9 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if f.kernel != "" {
 		return f.kernels(cmd, path)
+	}
+	if f.ablation {
+		return f.ablate(cmd, path)
 	}
 	open := func() (*engine.Model, time.Duration, error) {
 		start := time.Now()

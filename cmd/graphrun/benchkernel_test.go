@@ -24,7 +24,7 @@ func TestBenchKernel(t *testing.T) {
 				t.Errorf("%s: %+v", name, r)
 			}
 		}
-		for _, op := range []string{"matmul", "attention", "rmsnorm", "kvwrite"} {
+		for _, op := range []string{"matmul", "attention", "rmsnorm", "ropewrite"} {
 			if seen[op] != 1|5 {
 				t.Errorf("%s: %s was not measured with 1 and with 5 tokens", name, op)
 			}
@@ -36,7 +36,7 @@ func TestBenchKernelForms(t *testing.T) {
 	model, _ := sample(t, "llama-q8_0")
 	args := []string{"bench", model, "-t", "1", "-p", "4", "-r", "1", "--kernel"}
 	out := succeed(t, append(args, "gatedmatmul", "-o", "go")...)
-	line := regexp.MustCompile(`^BenchmarkKernel/gatedmatmul_q8_0·q8_\w+/\d+x\d+/T[14] \t2\t\d+ ns/op\t[\d.]+ GB/s\t[\d.]+ GMAC/s$`)
+	line := regexp.MustCompile(`^BenchmarkKernel/gatedmatmulquant_q8_0·q8_\w+/\d+x\d+/T[14] \t2\t\d+ ns/op\t[\d.]+ GB/s\t[\d.]+ GMAC/s$`)
 	for _, l := range strings.Split(strings.TrimSpace(out), "\n") {
 		if !line.MatchString(l) {
 			t.Errorf("%q is not a line of a Go benchmark", l)

@@ -52,11 +52,12 @@ func newRoof(m *engine.Model, threads int) *roof {
 	}
 	for _, v := range m.Program().Graph().Values {
 		switch v.Op.Name {
-		case "matmul":
+		case "matmul", "matmuladd", "matmulcap":
 			add(v.Args[1], 1, 1, v.Type.Shape[0].Name == "R")
-		case "gatedmatmul":
-			add(v.Args[1], 1, 1, false)
-			add(v.Args[2], 1, 1, false)
+		case "matmuls", "gatedmatmul", "gatedmatmulquant":
+			for _, w := range v.Args[1:] {
+				add(w, 1, 1, v.Type.Shape[0].Name == "R")
+			}
 		case "expertmatmul":
 			add(v.Args[1], v.Type.Shape[1].Size, v.Args[1].Type.Shape[0].Size, false)
 		}

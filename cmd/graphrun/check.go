@@ -266,7 +266,7 @@ func (c *checker) compare(ctx context.Context, other []float32) (*checkReport, e
 	r := &checkReport{Model: c.ref.m.File.Path, Tokens: c.ids, Tolerance: c.f.tolerance}
 	for _, v := range c.cpu.prog.Graph().Values {
 		inCPU[v.ID] = true
-		r.Quantized = r.Quantized || v.Op.Name == "quantize"
+		r.Quantized = r.Quantized || v.Type.DType == graph.Q8 || v.Type.DType == graph.Q8K
 	}
 	for _, v := range c.ref.prog.Graph().Values {
 		if v.Op.Is(graph.Leaf) || v.Op.Is(graph.State) || !inCPU[v.ID] {

@@ -14,7 +14,7 @@ func TestDiff(t *testing.T) {
 		t.Errorf("a model differs from itself:\n%s", out)
 	}
 	out := must(t, "diff", model, "--passes-b=-fuse-gated")
-	for _, want := range []string{"+ matmul ffn.gate", "~ gatedmatmul ffn.act: gatedmatmul → gated;", "layers 0–1"} {
+	for _, want := range []string{"+ matmul ffn.gate", "+ gated ffn.act", "~ gatedmatmulquant ffn.act.q8: gatedmatmulquant → quantize;", "layers 0–1"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("without fuse-gated: no %q in\n%s", want, out)
 		}

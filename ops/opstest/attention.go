@@ -21,6 +21,8 @@ type attentionSpec struct {
 	p       ops.AttnParams
 	sinks   bool
 	shuffle bool
+	turn    *ops.RopeParams // of the keys, on their way to the cache
+	factors bool            // frequency factors with it
 }
 
 func attentionCases(exact bool) []*Case {
@@ -50,6 +52,10 @@ func attentionCases(exact bool) []*Case {
 			attentionSpec{name: "sinks", h: 4, g: 2, k: 64, dt: dt, seqs: []span{{0, 70}, {0, 3}}, pages: 2, sinks: true},
 			attentionSpec{name: "sinks-window", h: 8, g: 1, k: 64, dt: dt, seqs: []span{{0, 90}}, pages: 2, p: ops.AttnParams{Window: 10, Softcap: 30}, sinks: true},
 			attentionSpec{name: "sharp", h: 2, g: 1, k: 64, dt: dt, seqs: []span{{0, 80}}, pages: 2, p: ops.AttnParams{Scale: 3}},
+		)
+		specs = append(specs,
+			attentionSpec{name: "turned", h: 4, g: 2, k: 64, dt: dt, seqs: []span{{0, 70}, {0, 5}}, pages: 2, turn: &ops.RopeParams{Base: 10000}, shuffle: true},
+			attentionSpec{name: "turned-half", h: 2, g: 1, k: 32, dt: dt, seqs: []span{{1000, 1030}}, pages: 17, p: ops.AttnParams{Window: 5}, turn: &ops.RopeParams{Base: 500, Dims: 16, Half: true, Linear: 2}, factors: true},
 		)
 		if dt != graph.Q8_0 {
 			for _, k := range []int{1, 7, 17, 80} {
@@ -98,7 +104,11 @@ func stored(dt graph.DType, x []float32) (y, step []float64) {
 type token struct{ seq, pos int }
 
 func attentionCase(s attentionSpec, exact bool) *Case {
-	c := newCase("attention", "%s/%s/%dof%dx%d", s.dt, s.name, s.h, s.g, s.k)
+	op := "attention"
+	if s.turn != nil {
+		op = "ropewrite"
+	}
+	c := newCase(op, "%s/%s/%dof%dx%d", s.dt, s.name, s.h, s.g, s.k)
 	r := random(c.Name)
 	var tokens []token
 	for i, sp := range s.seqs {
@@ -134,8 +144,20 @@ func attentionCase(s attentionSpec, exact bool) *Case {
 
 	var ks, vs [][]float64 // by row and kv head
 	var kstep, vstep [][]float64
+	var factors *graph.Value
+	turned, slack := k, 0.0
+	if s.turn != nil {
+		turned, factors = c.turnKeys(&s, k, pos)
+		slack = 0x1p-20
+		if s.dt == graph.F16 {
+			slack = 0x1p-10 // a key between two numbers of f16
+		}
+	}
 	for o := 0; o < len(k); o += s.k {
-		y, d := stored(s.dt, k[o:o+s.k])
+		y, d := stored(s.dt, turned[o:o+s.k])
+		for i := range d {
+			d[i] += slack * (math.Abs(y[i]) + 0x1p-10)
+		}
 		ks, kstep = append(ks, y), append(kstep, d)
 		y, d = stored(s.dt, v[o:o+s.k])
 		vs, vstep = append(vs, y), append(vstep, d)
@@ -170,10 +192,52 @@ func attentionCase(s attentionSpec, exact bool) *Case {
 	cache := b.Cache("kv", graph.Type{DType: s.dt, Shape: graph.ShapeOf(pool*ops.PageSize, 2, s.g, s.k)}, s.p.Window)
 	posV, seqV := c.index("pos", graph.Rows("T"), pos, t), c.index("seq", graph.Rows("T"), seq, t)
 	pages := c.index("pages", graph.Shape{graph.Named("N"), graph.Named("C")}, table, len(s.seqs), s.pages)
-	kv := ops.KVWrite(b, cache, c.input("k", "T", k, t, s.g, s.k), c.input("v", "T", v, t, s.g, s.k), posV, seqV, pages)
+	kIn, vIn := c.input("k", "T", k, t, s.g, s.k), c.input("v", "T", v, t, s.g, s.k)
+	var kv *graph.Value
+	if s.turn != nil {
+		kv = ops.RopeWrite(b, cache, kIn, vIn, posV, seqV, pages, factors, *s.turn)
+	} else {
+		kv = ops.KVWrite(b, cache, kIn, vIn, posV, seqV, pages)
+	}
 	y := ops.Attention(b, c.input("q", "T", q, t, s.h, s.k), kv, posV, seqV, pages, sinks, s.p)
 	c.output("y", y, want, tol)
 	return c.done()
+}
+
+// turnKeys returns the keys turned to their positions, and the factors of the
+// frequencies, nil without.
+func (c *Case) turnKeys(s *attentionSpec, k []float32, pos []int32) ([]float32, *graph.Value) {
+	dims := s.turn.Dims
+	if dims == 0 {
+		dims = s.k
+	}
+	linear := max(1, float64(s.turn.Linear)) // 0 is off
+	factors := make([]float32, dims/2)
+	for i := range factors {
+		factors[i] = 1
+		if s.factors {
+			factors[i] = 1 + float32(i)/4
+		}
+	}
+	out := narrowed(wide(k))
+	for o := 0; o < len(k); o += s.k {
+		p := float64(pos[o/s.k/s.g])
+		for i := range dims / 2 {
+			a, b := o+2*i, o+2*i+1
+			if s.turn.Half {
+				a, b = o+i, o+i+dims/2
+			}
+			sin, cos := math.Sincos(p * math.Pow(float64(s.turn.Base), -2*float64(i)/float64(dims)) / linear / float64(factors[i]))
+			u, v := float64(k[a]), float64(k[b])
+			out[a], out[b] = float32(u*cos-v*sin), float32(u*sin+v*cos)
+		}
+	}
+	if !s.factors {
+		return out, nil
+	}
+	w := graph.NewTensor(graph.Type{DType: graph.F32, Shape: graph.ShapeOf(dims / 2)}, nil)
+	copy(w.F32, factors)
+	return out, c.weight("rope_freqs.weight", w)
 }
 
 // attended computes one head of one token.

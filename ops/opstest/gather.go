@@ -39,6 +39,16 @@ func gatherCases() []*Case {
 		c.output("y", y, want, exactly(len(want)))
 		cases = append(cases, c.done())
 	}
+	for _, rows := range [][]int32{{}, {2, 2, 0}} {
+		c := newCase("selectrows", "i32/%d", len(rows))
+		x := []int32{7, -1, 1 << 30}
+		var want []int32
+		for _, r := range rows {
+			want = append(want, x[r])
+		}
+		c.outputInts("y", ops.SelectRows(c.b, c.index("x", graph.Rows("T"), x, 3), c.index("rows", graph.Rows("R"), rows, len(rows))), want)
+		cases = append(cases, c.done())
+	}
 	for _, t := range Rows {
 		cases = append(cases, viewCase(t), strideCase(t))
 	}

@@ -83,6 +83,7 @@ func makeCases(exact bool) []*Case {
 	all = append(all, quantizeCases()...)
 	all = append(all, expertCases(exact)...)
 	all = append(all, attentionCases(exact)...)
+	all = append(all, fusedCases(exact)...)
 	return all
 }
 

@@ -2,35 +2,14 @@ package ops
 
 import "graphrun/graph"
 
-// fuseRules are the rewrites that make one operation of several.
-var fuseRules = []graph.Rule{
-	{
-		// The gain is one product call instead of two and no [T,F] values for
-		// gate and up: a barrier and two sweeps over memory less.
-		Name: "fuse-gated",
-		Doc:  "gated(matmul(x,wg), matmul(x,wu)) = gatedmatmul(x,wg,wu)",
-		Match: graph.Pat("gated",
-			graph.Pat("matmul", graph.Any("x"), graph.Any("wg")).Once(),
-			graph.Pat("matmul", graph.Any("x"), graph.Any("wu")).Once()),
-		// Both products must read x in the same quantized form.
-		If: func(m *graph.Match) bool {
-			return ActType(m.Get("wg").Type.DType) == ActType(m.Get("wu").Type.DType)
-		},
-		Make: func(m *graph.Match) *graph.Value {
-			return m.New(opGatedMatMul, m.Root.Attrs, m.Get("x"), m.Get("wg"), m.Get("wu"))
-		},
-	},
-}
-
-// FuseGated is the pass "fuse-gated": the gate and up products of a feed-forward
-// block and the gate between them become one gatedmatmul, where nothing else
-// uses the two products.
-func FuseGated(g *graph.Graph) error { return graph.Rules(fuseRules...)(g) }
-
 // quantizeRules give each product of f32 rows with block weights quantized rows.
 var quantizeRules = []graph.Rule{
 	quantizeRule("matmul"),
+	quantizeRule("matmuls"),
+	quantizeRule("matmuladd"),
+	quantizeRule("matmulcap"),
 	quantizeRule("gatedmatmul"),
+	quantizeRule("gatedmatmulquant"),
 	quantizeRule("expertmatmul"),
 }
 
@@ -62,4 +41,4 @@ func quantizeRule(op string) graph.Rule {
 // or q8k. Each product gets a quantize of its own; cse then makes products of
 // the same rows share one. Fusions of products run before it, since they look
 // for products of the same value.
-func QuantizeActivations(g *graph.Graph) error { return graph.Rules(quantizeRules...)(g) }
+var QuantizeActivations = graph.Rules(quantizeRules...)
