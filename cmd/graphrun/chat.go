@@ -79,6 +79,9 @@ func (f *chatFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.constraintFlags.read(cmd, &gen); err != nil {
 		return err
 	}
+	if err := f.draftFlags.check(&f.modelFlags); err != nil {
+		return err
+	}
 	path, err := modelArg(cmd, args)
 	if err != nil {
 		return err
@@ -92,6 +95,11 @@ func (f *chatFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
+	closeDraft, err := f.drafter(cmd, m, f.modelFlags, &gen)
+	if err != nil {
+		return err
+	}
+	defer closeDraft()
 	s, err := chat.NewSession(m, o)
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ type sampleFlags struct {
 	stop                      []string
 	ignoreEOG                 bool
 	constraintFlags
+	draftFlags
 }
 
 func (f *sampleFlags) register(cmd *cobra.Command) {
@@ -41,6 +42,7 @@ func (f *sampleFlags) register(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.stop, "stop", nil, "end the text before this string; may be given several times")
 	fs.BoolVar(&f.ignoreEOG, "ignore-eog", false, "go on after end-of-generation tokens")
 	f.constraintFlags.register(fs)
+	f.draftFlags.register(fs)
 }
 
 // options checks the flags. The seed is drawn here when none was given.
@@ -139,6 +141,9 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.constraintFlags.read(cmd, &gen); err != nil {
 		return err
 	}
+	if err := f.draftFlags.check(&f.modelFlags); err != nil {
+		return err
+	}
 	var own *graph.Graph
 	if f.graph != "" {
 		if own, err = f.graphFlags.readGraph(cmd); err != nil {
@@ -150,6 +155,11 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
+	closeDraft, err := f.drafter(cmd, m, f.modelFlags, &gen)
+	if err != nil {
+		return err
+	}
+	defer closeDraft()
 	ids := []int32(nil)
 	if f.tokens != "" {
 		ids, err = parseTokens(f.tokens, m)
@@ -256,6 +266,7 @@ func (f *runFlags) generate(cmd *cobra.Command, m *engine.Model, prompt string, 
 			"prompt": prompt, "text": text, "ids": out, "stop": s.StopReason(), "seed": gen.Seed,
 			"prompt_tokens": st.Prompt, "generated_tokens": st.Generated,
 			"prompt_tok_s": st.PromptRate(), "generate_tok_s": st.GenerateRate(),
+			"steps": st.Steps, "drafted_tokens": st.Drafted, "accepted_tokens": st.Accepted, "gain": st.Gain(),
 		})
 		if err != nil {
 			return err
@@ -275,6 +286,7 @@ func statsLine(s *engine.Session, gen engine.GenerateOptions) string {
 	st := s.Stats()
 	line := fmt.Sprintf("prompt %d tokens, %.1f tok/s; generated %d tokens, %.1f tok/s; first token after %s; ended by %s",
 		st.Prompt, st.PromptRate(), st.Generated, st.GenerateRate(), (st.PromptTime + st.FirstToken).Round(time.Millisecond/10), s.StopReason())
+	line += draftLine(st)
 	if gen.Temperature > 0 {
 		line += fmt.Sprintf("; seed %d", gen.Seed)
 	}
