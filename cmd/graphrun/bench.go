@@ -215,6 +215,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 		}
 		if f.parallel > 1 {
 			res.parallel = append(res.parallel, float64(f.parallel*f.gen)/one.parallel.Seconds())
+			res.parallelCPU = append(res.parallelCPU, 1e3*one.parallelCPU.Seconds()/float64(f.parallel*f.gen))
 		}
 	}
 	res.PeakRSSMB = peakRSS()
@@ -227,7 +228,7 @@ type benchRun struct {
 	firstStep, prompt, gen time.Duration
 	promptCPU, genCPU      time.Duration // of all threads
 	allocs                 uint64        // while generating
-	parallel               time.Duration // generating in many texts at once
+	parallel, parallelCPU  time.Duration // generating in many texts at once
 }
 
 // once computes depth, prompt and generation in a new sequence. The ids are
@@ -275,9 +276,11 @@ func (f *benchFlags) once(ctx context.Context, m *engine.Model) (benchRun, error
 
 	ids = madeUp(f.gen, 17, 31, vocab)
 	if f.parallel > 1 {
+		cpu := cpuTime()
 		if run.parallel, err = f.together(ctx, b, seq, ids); err != nil {
 			return run, err
 		}
+		run.parallelCPU = cpuTime() - cpu
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

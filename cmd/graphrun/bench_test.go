@@ -46,6 +46,10 @@ func TestSynthAndBench(t *testing.T) {
 	if code != 0 || err != nil || len(rows) != 2 || !slices.Contains(rows[0], "decode_tok_s") {
 		t.Errorf("csv: exit code %d, %v: %s%s", code, err, out, e)
 	}
+	code, out, e = command(t, "bench", path, "-p", "9", "-n", "5", "-r", "2", "--parallel", "3")
+	if code != 0 || !strings.Contains(out, "| tg5 x3") || !strings.Contains(out, "times one") {
+		t.Errorf("parallel: exit code %d: %s%s", code, out, e)
+	}
 	code, out, e = command(t, "bench", path, "-p", "8", "-n", "0", "-r", "1")
 	if code != 0 || !strings.Contains(out, "| pp8") || strings.Contains(out, "| tg") {
 		t.Errorf("md: exit code %d: %s%s", code, out, e)
@@ -61,6 +65,8 @@ func TestSynthAndBenchUsage(t *testing.T) {
 		{"bench --output xml", "md json csv"},
 		{"bench -p 0 -n 0", "nothing to measure"},
 		{"bench -d -1", "negative"},
+		{"bench --parallel 0", "want 1 to 1024"},
+		{"bench --parallel 2 -n 0", "-n above 0"},
 	} {
 		code, _, e := command(t, strings.Fields(c.args)...)
 		if code != exitUsage || !strings.Contains(e, c.want) {

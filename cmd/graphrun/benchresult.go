@@ -51,8 +51,9 @@ type benchResult struct {
 
 	// Processor time of all threads per token, in ms. Unlike rates it hardly
 	// changes when other programs take the processors.
-	PrefillCPU float64 `json:"prefill_cpu_ms"`
-	DecodeCPU  float64 `json:"decode_cpu_ms"`
+	PrefillCPU  float64 `json:"prefill_cpu_ms"`
+	DecodeCPU   float64 `json:"decode_cpu_ms"`
+	TogetherCPU float64 `json:"parallel_cpu_ms"`
 
 	LoadMS      float64 `json:"load_ms"`       // first opening in this process
 	LoadWarmMS  float64 `json:"load_warm_ms"`  // second opening
@@ -72,7 +73,7 @@ type benchResult struct {
 	PrefillRoofPct float64 `json:"prefill_roof_pct"`
 	AllocsPerToken float64 `json:"allocs_per_token"`
 
-	prefill, decode, prefillCPU, decodeCPU, parallel []float64
+	prefill, decode, prefillCPU, decodeCPU, parallel, parallelCPU []float64
 }
 
 // sum computes what follows from the samples. reads and peaks were measured
@@ -83,7 +84,7 @@ func (r *benchResult) sum(reads, peaks []float64, promptMACs float64) {
 	r.PrefillCPU, r.DecodeCPU = median(r.prefillCPU), median(r.decodeCPU)
 	r.PrefillAll, r.DecodeAll = rounded(r.prefill), rounded(r.decode)
 	r.Together, r.TogetherMean, r.TogetherSD = stats(r.parallel)
-	r.TogetherAll = rounded(r.parallel)
+	r.TogetherAll, r.TogetherCPU = rounded(r.parallel), median(r.parallelCPU)
 	var gains []float64
 	for i, x := range r.parallel {
 		gains = append(gains, x/r.decode[i])
