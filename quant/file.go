@@ -174,7 +174,7 @@ func (p *Plan) weigh(t *PlanTensor) (err error) {
 
 // setMeta makes the keys of the new file.
 func (p *Plan) setMeta() {
-	p.meta = p.source.Meta.Clone()
+	p.meta = p.source.GGUFMeta()
 	p.meta.Set("general.file_type", p.o.Mixture.FileType)
 	if slices.ContainsFunc(p.Tensors, func(t PlanTensor) bool { return t.Type.Quantized() }) {
 		p.meta.Set("general.quantization_version", uint32(2))

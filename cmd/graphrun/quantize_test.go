@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"graphrun/graph"
+	"graphrun/internal/shared"
 	"graphrun/loaders"
 )
 
@@ -166,6 +167,31 @@ func TestSplitMerge(t *testing.T) {
 	for _, x := range a.Tensors {
 		if y, ok := b.Tensor(x.Name); !ok || !bytes.Equal(x.Data, y.Data) {
 			t.Errorf("%s differs", x.Name)
+		}
+	}
+}
+
+// TestQuantizeFolder: a Hugging Face folder gives the file that converting it
+// first gives.
+func TestQuantizeFolder(t *testing.T) {
+	folders := shared.Path(t, "golden", "hf")
+	dir := t.TempDir()
+	direct, gguf, second := filepath.Join(dir, "a.gguf"), filepath.Join(dir, "b.gguf"), filepath.Join(dir, "c.gguf")
+	for _, name := range []string{"llama3-tied", "gemma4-26b-a4b-like"} {
+		in := filepath.Join(folders, name)
+		must(t, "quantize", in, direct, "Q4_K_M")
+		must(t, "convert", in, gguf)
+		must(t, "quantize", gguf, second, "Q4_K_M")
+		a, err := os.ReadFile(direct)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s: %d bytes straight from the folder, %d by way of a file, not the same", name, len(a), len(b))
 		}
 	}
 }
