@@ -8,20 +8,20 @@ import "slices"
 // value uses it.
 func DCE(g *Graph) error {
 	needed := needed(g)
-	if len(needed) < len(g.Values) {
+	if slices.ContainsFunc(g.Values, func(v *Value) bool { return !needed[v.ID] }) {
 		g.dropPlan()
-		g.Values = slices.DeleteFunc(g.Values, func(v *Value) bool { return !needed[v] })
+		g.Values = slices.DeleteFunc(g.Values, func(v *Value) bool { return !needed[v.ID] })
 	}
 	return nil
 }
 
-// needed returns the values that DCE keeps.
-func needed(g *Graph) map[*Value]bool {
-	needed := make(map[*Value]bool, len(g.Values))
-	var todo []*Value
+// needed says by id which values DCE keeps.
+func needed(g *Graph) []bool {
+	needed := make([]bool, g.nextID)
+	todo := make([]*Value, 0, len(g.Values))
 	need := func(v *Value) {
-		if !needed[v] {
-			needed[v] = true
+		if !needed[v.ID] {
+			needed[v.ID] = true
 			todo = append(todo, v)
 		}
 	}

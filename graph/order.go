@@ -197,6 +197,38 @@ func (g *Graph) Sort() error {
 	return nil
 }
 
+// sorted reports whether every argument is a value before its user, and every
+// reader of a state before the value that overwrites it: what flow.sorted says,
+// without the flow.
+func (g *Graph) sorted() bool {
+	const none = -1
+	pos, over := make([]int32, g.nextID), make([]int32, g.nextID) // by id: place, place of what overwrites
+	for i := range pos {
+		pos[i], over[i] = none, none
+	}
+	for i, v := range g.Values {
+		if v.ID < 0 || v.ID >= len(pos) {
+			return false
+		}
+		for _, a := range v.Args {
+			if a == nil || a.ID < 0 || a.ID >= len(pos) || pos[a.ID] == none || g.Values[pos[a.ID]] != a {
+				return false
+			}
+			for a.Op.Is(View) && len(a.Args) > 0 {
+				a = a.Args[0]
+			}
+			if over[a.ID] != none {
+				return false // reads what was overwritten
+			}
+		}
+		pos[v.ID] = int32(i)
+		if v.Op.Is(State) && len(v.Args) > 0 {
+			over[v.Args[0].ID] = int32(i)
+		}
+	}
+	return true
+}
+
 // Canonical returns the values in their canonical order, which Sort brings them
 // into, for passes that look at arguments before users. The slice is the
 // caller's.

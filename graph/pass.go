@@ -136,20 +136,54 @@ func (p *Pipeline) known() string {
 	return strings.Join(names, ", ")
 }
 
+// closest names the pass that a wrong name may stand for, "" when none is near.
+func (p *Pipeline) closest(name string) string {
+	best, least := "", len(name)/2+1
+	for _, s := range p.passes {
+		if d := distance(name, s.Name); d < least {
+			best, least = s.Name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; closest: " + best
+}
+
+// distance counts the letters to insert, remove or change that lead from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := before
+			if a[i] != b[j] {
+				d = 1 + min(before, row[j], row[j+1])
+			}
+			before, row[j+1] = row[j+1], d
+		}
+	}
+	return row[len(b)]
+}
+
 // Check says what is wrong with the names in o, nil when all are known and none
 // that is disabled is required.
 func (p *Pipeline) Check(o RunOptions) error {
 	for _, name := range o.Disable {
 		i := p.index(name)
 		if i < 0 {
-			return fmt.Errorf("graph: disable: unknown pass %q; known: %s", name, p.known())
+			return fmt.Errorf("graph: disable: unknown pass %q; known: %s%s", name, p.known(), p.closest(name))
 		}
 		if p.passes[i].Required {
 			return fmt.Errorf("graph: disable: pass %s is required; can be disabled: %s", name, p.optional())
 		}
 	}
 	if o.StopAfter != "" && p.index(o.StopAfter) < 0 {
-		return fmt.Errorf("graph: stop after: unknown pass %q; known: %s", o.StopAfter, p.known())
+		return fmt.Errorf("graph: stop after: unknown pass %q; known: %s%s", o.StopAfter, p.known(), p.closest(o.StopAfter))
 	}
 	return nil
 }
@@ -235,12 +269,10 @@ func (p *Pipeline) runOne(s *Pass, g *Graph) (err error) {
 	if err := s.Run(g); err != nil {
 		return p.fail(s, g, err, nil)
 	}
-	f, err := newFlow(g)
-	if err == nil && !f.sorted() {
-		err = g.Sort()
-	}
-	if err != nil {
-		return p.fail(s, g, err, nil)
+	if !g.sorted() {
+		if err := g.Sort(); err != nil {
+			return p.fail(s, g, err, nil)
+		}
 	}
 	return nil
 }

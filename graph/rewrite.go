@@ -135,12 +135,30 @@ func Rules(rules ...Rule) func(*Graph) error {
 		byOp[r.Match.op] = append(byOp[r.Match.op], r)
 	}
 	return func(g *Graph) error {
+		if !anyFits(g, byOp) {
+			return nil
+		}
 		rw, err := newRewriter(g)
 		if err != nil {
 			return err
 		}
 		return rw.run(byOp)
 	}
+}
+
+// anyFits reports whether the pattern of a rule fits somewhere, uses and
+// conditions apart: most graphs have nothing for most tables.
+func anyFits(g *Graph, byOp map[string][]*Rule) bool {
+	var m Match
+	for _, v := range g.Values {
+		for _, r := range byOp[v.Op.Name] {
+			m.Root, m.bound = v, m.bound[:0]
+			if m.match(r.Match, v, true) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // rewriter keeps use lists up to date while rules change the graph. Tables are
@@ -165,9 +183,24 @@ func newRewriter(g *Graph) (*rewriter, error) {
 	}
 	rw := &rewriter{g: g, users: make([][]*Value, g.nextID), outputs: make([]int, g.nextID), queued: make([]bool, g.nextID)}
 	needed := needed(g)
+	count := make([]int, g.nextID)
+	total := 0
+	for _, v := range g.Values {
+		if needed[v.ID] {
+			for _, a := range v.Args {
+				count[a.ID]++
+			}
+			total += len(v.Args)
+		}
+	}
+	store := make([]*Value, total)
+	for id, n := range count {
+		rw.users[id], store = store[:0:n], store[n:]
+	}
+	rw.queue = make([]*Value, 0, 2*len(order))
 	for _, i := range order {
 		v := g.Values[i]
-		if !needed[v] {
+		if !needed[v.ID] {
 			continue // waits for dce: neither rewritten nor a use
 		}
 		for _, a := range v.Args {
@@ -252,7 +285,7 @@ func (rw *rewriter) try(r *Rule, v *Value) (bool, error) {
 
 // match reports whether p fits v and binds names on the way.
 func (m *Match) match(p *Pattern, v *Value, root bool) bool {
-	if p.op != "" && v.Op.Name != p.op || p.once && !root && m.rw.uses(v) != 1 {
+	if p.op != "" && v.Op.Name != p.op || p.once && !root && m.rw != nil && m.rw.uses(v) != 1 {
 		return false
 	}
 	if p.name != "" {

@@ -44,6 +44,7 @@ func TestUsage(t *testing.T) {
 		{"run " + model + " --tokens 1,999", "0 to 287"},
 		{"run " + model + " hi --passes cse", `"cse"`},
 		{"run " + model + " hi --passes -nosuch", `unknown pass "nosuch"; known: constfold`},
+		{"run " + model + " hi --passes -fuse-gate", "closest: fuse-gated"},
 		{"run " + model + " hi --passes -memplan", "required"},
 		{"inspect " + model + " -o xml", `"xml"`},
 		{"--dump=pdf " + model, `"pdf"`},
