@@ -234,3 +234,27 @@ func TestRounding(t *testing.T) {
 		}
 	}
 }
+
+// TestLimit: a row of numbers as large as Limit comes back about as large.
+func TestLimit(t *testing.T) {
+	for _, dt := range quant.Types() {
+		limit := quant.Limit(dt)
+		if dt == graph.F32 || dt == graph.BF16 {
+			continue
+		}
+		for name, sign := range map[string]func(i int) float32{
+			"positive": func(int) float32 { return 1 }, "negative": func(int) float32 { return -1 }, "both": func(i int) float32 { return float32(1 - i%2*2) },
+		} {
+			x := make([]float32, 256)
+			for i := range x {
+				x[i] = sign(i) * limit
+			}
+			for i, y := range decode(dt, encode(t, x, dt, nil), 256) {
+				if !(math.Abs(float64(y)/float64(x[i])-1) < 0.2) {
+					t.Errorf("%s, %s: %v became %v", dt, name, x[i], y)
+					break
+				}
+			}
+		}
+	}
+}
