@@ -107,9 +107,9 @@ func (c *config) reset() {
 }
 
 const (
-	maxGroups = 512       // ways a text may be read at once
-	maxCalls  = 4096      // rules that may begin at one place
-	maxBytes  = 256 << 20 // kept per grammar and vocabulary before it begins anew
+	maxGroups = 512      // ways a text may be read at once
+	maxCalls  = 4096     // rules that may begin at one place
+	maxBytes  = 32 << 20 // kept per grammar and vocabulary before it begins anew
 )
 
 var errAmbiguous = errors.New("grammar: the text can be read in more than 512 ways at once, or 4096 rules may begin at one place; make the grammar less ambiguous")

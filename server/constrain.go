@@ -17,6 +17,9 @@ import (
 // maxGrammar bounds the bytes of a schema or grammar.
 const maxGrammar = 256 << 10
 
+// grammars keeps what requests ask for again and again.
+var grammars = grammar.NewCache(8)
+
 // format is what an answer has to be: nil is any text.
 type format struct {
 	g *grammar.Grammar
@@ -28,7 +31,7 @@ func schemaGrammar(path string, raw []byte) (*grammar.Grammar, *Error) {
 	if len(raw) > maxGrammar {
 		return nil, badRequest(path, "schema_too_large", "%s has %d bytes, want at most %d", path, len(raw), maxGrammar)
 	}
-	g, err := grammar.FromSchema(raw)
+	g, err := grammars.Schema(raw)
 	if err == nil {
 		return g, nil
 	}
@@ -52,7 +55,7 @@ func readFormat(o *object) *format {
 		case len(src) > maxGrammar:
 			o.fail("grammar", "grammar_too_large", "has %d bytes, want at most %d", len(src), maxGrammar)
 		default:
-			g, err := grammar.ParseGBNF(src)
+			g, err := grammars.GBNF(src)
 			if err != nil {
 				o.fail("grammar", "invalid_grammar", "cannot be used: %v", err)
 				return nil
@@ -76,7 +79,7 @@ func readResponseFormat(r *object, holder *object) *format {
 	var f *format
 	switch kind {
 	case "json_object":
-		f = &format{g: grammar.JSONObject()}
+		f = &format{g: grammars.JSONObject()}
 		// vLLM and others put a schema here.
 		if raw, ok := r.raw("schema"); ok {
 			f.g = compileSchema(r, "schema", raw)
