@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -25,8 +26,27 @@ func open(t testing.TB, name string, o engine.Options) *engine.Model {
 	return m
 }
 
+// faults is a logger that fails the test on errors: a scheduler logs one only
+// when it is itself at fault, or when a step or a sampler panics.
+func faults(t testing.TB) *slog.Logger { return slog.New(errorsFail{slog.DiscardHandler, t}) }
+
+type errorsFail struct {
+	slog.Handler
+	t testing.TB
+}
+
+func (h errorsFail) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+
+func (h errorsFail) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool { h.t.Errorf("logged: %s: %s", r.Message, a); return true })
+	return nil
+}
+
 func start(t testing.TB, m *engine.Model, o Options) *Scheduler {
 	t.Helper()
+	if o.Logger == nil {
+		o.Logger = faults(t)
+	}
 	s := New(m, o)
 	t.Cleanup(func() { s.Close() })
 	return s

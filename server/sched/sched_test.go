@@ -26,7 +26,7 @@ func TestAmongOthers(t *testing.T) {
 				reqs = append(reqs, Request{Prompt: prompt(m, 1+i*pick(9, 2), uint64(i%20)), Options: o, Partition: fmt.Sprint(i % 3)})
 				want = append(want, ref.answer(t, reqs[i]))
 			}
-			s := New(m, Options{Chunk: 24, CachePages: -1})
+			s := start(t, m, Options{Chunk: 24, CachePages: -1})
 			var all sync.WaitGroup
 			for round := range pick(3, 1) {
 				for i, q := range reqs {

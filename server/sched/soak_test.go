@@ -71,7 +71,7 @@ func TestSoak(t *testing.T) {
 		reqs, want = append(reqs, q), append(want, ref.answer(t, q))
 	}
 
-	s := New(m, Options{MaxQueue: o.clients, CachePages: -1, Chunk: 32})
+	s := New(m, Options{MaxQueue: o.clients, CachePages: -1, Chunk: 32, Logger: faults(t)})
 	goroutines := runtime.NumGoroutine()
 	var before runtime.MemStats
 	var asked, done, canceled, embedded atomic.Int64
