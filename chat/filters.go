@@ -23,7 +23,7 @@ var filters map[string]jinjaFunc
 
 func init() {
 	filters = map[string]jinjaFunc{
-		"tojson": nil, "dictsort": nil,
+		"tojson": nil, "dictsort": nil, "replace": nil, "indent": nil, "join": nil,
 		"fromjson": fromJSON, "from_json": fromJSON,
 		"string": func(a []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
 			return jinja.NewString(printText(a[0])), nil
@@ -36,7 +36,7 @@ func init() {
 			items, err := itemsOf(a[0])
 			return jinja.NewList(slices.Clone(items)), err
 		},
-		"join": joinFilter, "map": mapFilter, "sort": sortFilter, "length": lengthFilter, "count": lengthFilter,
+		"map": mapFilter, "sort": sortFilter, "length": lengthFilter, "count": lengthFilter,
 		"select": func(a []jinja.Value, k map[string]jinja.Value) (jinja.Value, error) {
 			return selectItems(a, k, false, true)
 		},
@@ -477,8 +477,15 @@ func sortKeys(keys []string, plain func(string) string, fold bool) {
 
 // special returns a filter that needs to know about marks.
 func (r *renderer) special(name string) jinjaFunc {
-	if name == "dictsort" {
+	switch name {
+	case "dictsort":
 		return r.dictsort
+	case "replace":
+		return r.replace
+	case "indent":
+		return r.budget.indent
+	case "join":
+		return r.budget.join
 	}
 	return r.tojson
 }

@@ -145,11 +145,15 @@ func (r *rewriter) emit(s string) {
 		r.literals = append(r.literals, s)
 	}
 	r.lines -= strings.Count(s, "\n")
-	r.out.WriteString("{{" + quoteJinja(s))
+	begin, end := "{{", "}}"
+	if len(r.frames) > 0 { // it may be printed again and again
+		begin, end = "{{"+strName+"(", ")}}"
+	}
+	r.out.WriteString(begin + quoteJinja(s))
 	for ; r.lines > 0; r.lines-- {
 		r.out.WriteString("\n")
 	}
-	r.out.WriteString("}}")
+	r.out.WriteString(end)
 }
 
 // close goes on after a tag that ends at end.

@@ -18,6 +18,56 @@ type codeWriter struct {
 	prev     string   // the token before, "" at the start
 	state    testState
 	arg      int // depth at which an argument without parentheses began
+	// pending are the filters of right operands that are being read, by depth.
+	pending []string
+}
+
+// right notes that the operand which begins has a filter.
+func (w *codeWriter) right(filter string) {
+	for len(w.pending) <= w.depth {
+		w.pending = append(w.pending, "")
+	}
+	w.pending[w.depth] = filter
+}
+
+// ended writes the filter of the operand that has ended, and forgets those of
+// deeper ones.
+func (w *codeWriter) ended() {
+	if w.depth >= len(w.pending) {
+		return
+	}
+	if f := w.pending[w.depth]; f != "" && w.operand() {
+		w.WriteString("|" + f + " ")
+	}
+	w.pending = w.pending[:w.depth]
+}
+
+// operator writes the filters of the operands beside an operator that makes
+// texts longer.
+func (w *codeWriter) operator(op string) {
+	if !w.operand() {
+		w.ended()
+		return
+	}
+	was := ""
+	if w.depth < len(w.pending) {
+		was = w.pending[w.depth]
+	}
+	switch {
+	case op == "*" && was == rightName:
+		w.pending[w.depth] = againName
+	case op == "*":
+		w.ended()
+		w.WriteString("|" + leftName + " ")
+	case was == "":
+		w.WriteString("|" + sizeName + " ")
+	}
+	w.ended()
+	if op == "*" {
+		w.right(rightName)
+	} else {
+		w.right(sizeName)
+	}
 }
 
 // testState follows the words after "is".
@@ -90,6 +140,7 @@ func (w *codeWriter) token(s string) (int, error) {
 			return 0, errDepth
 		}
 	case ")", "]", "}":
+		w.ended()
 		if w.depth--; w.depth < 0 {
 			return 0, fmt.Errorf("unexpected %q", op)
 		}
@@ -97,6 +148,11 @@ func (w *codeWriter) token(s string) (int, error) {
 		op = w.closers[w.depth]
 		w.closers = w.closers[:w.depth]
 	case ".":
+		if n := len("replace"); w.operand() && strings.HasPrefix(s[1:], "replace") && strings.HasPrefix(strings.TrimLeft(s[1+n:], " \t\n"), "(") {
+			w.WriteString("|" + filterName + "replace")
+			w.prev = "replace"
+			return 1 + n, nil
+		}
 		if n, name := attributeOf(s); name != "" && w.operand() && !w.target {
 			w.WriteString("|" + attrName + "(" + quoteJinja(name) + ")")
 			w.newlines += strings.Count(s[:n], "\n")
@@ -106,6 +162,13 @@ func (w *codeWriter) token(s string) (int, error) {
 	default:
 		if strings.IndexByte("+-*/%<>=!~|,:", c) < 0 || op == "!" {
 			return 0, fmt.Errorf("unexpected %q", firstRune(s))
+		}
+		switch op {
+		case "+", "~", "*":
+			w.operator(op)
+		case "|", "**":
+		default:
+			w.ended()
 		}
 		w.endArgument(true)
 		if op == "=" && w.depth == 0 {
@@ -173,6 +236,9 @@ func attributeOf(s string) (n int, name string) {
 
 // name takes a name, keyword or number.
 func (w *codeWriter) name(s string) {
+	if isKeyword(s) && w.prev != "|" && w.prev != "." {
+		w.ended()
+	}
 	switch {
 	case w.prev == "|":
 		if _, ok := filters[s]; ok {
@@ -235,6 +301,8 @@ func (w *codeWriter) endArgument(really bool) {
 
 // String returns the code and closes what is open.
 func (w *codeWriter) String() string {
+	w.depth = 0
+	w.ended()
 	w.endArgument(true)
 	return w.Builder.String()
 }

@@ -155,6 +155,7 @@ type renderer struct {
 	limit int                 // of steps, 0 is maxSteps
 	steps int
 	depth int
+	budget
 }
 
 // maxSteps bounds the loop iterations of a rendering. Templates look back over
@@ -205,8 +206,16 @@ func (r *renderer) functions(vars map[string]jinja.Value) {
 		if len(a) != 1 {
 			return nothing, nil
 		}
-		return jinja.NewString(printText(a[0])), nil
+		text := printText(a[0])
+		return jinja.NewString(text), r.print(len(text))
 	})
+	add(sizeName, r.size)
+	add(leftName, r.left)
+	add(rightName, r.right)
+	add(againName, r.again)
+	add(filterName+"replace", r.replace)
+	add(filterName+"indent", r.budget.indent)
+	add(filterName+"join", r.budget.join)
 	add(tickName, func([]jinja.Value, map[string]jinja.Value) (jinja.Value, error) {
 		if r.steps++; r.steps > r.limit {
 			return nothing, fmt.Errorf("its loops take more than %d steps", r.limit)
@@ -226,7 +235,13 @@ func (r *renderer) functions(vars map[string]jinja.Value) {
 	add(filterName+"tojson", r.tojson)
 	add(filterName+"dictsort", r.dictsort)
 	add("tojson", r.tojson)
-	add("range", rangeFunc)
+	add("range", func(a []jinja.Value, kwargs map[string]jinja.Value) (jinja.Value, error) {
+		v, err := rangeFunc(a, kwargs)
+		if err == nil {
+			err = r.take(weight(v))
+		}
+		return v, err
+	})
 	add("raise_exception", func(a []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
 		text := ""
 		if len(a) > 0 {
@@ -264,7 +279,7 @@ func (t *Template) probe() traits {
 		if err != nil {
 			return ""
 		}
-		out, err := t.render(v.AsDict().Data, renderer{limit: 10000})
+		out, err := t.render(v.AsDict().Data, renderer{limit: 10000, budget: budget{small: true}})
 		if err != nil {
 			return ""
 		}

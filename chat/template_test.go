@@ -112,6 +112,20 @@ func TestTemplateErrors(t *testing.T) {
 		{"{{ none | length }}", "length"},
 		{"{{ 1 | items }}", "mapping"},
 		{"{{ [1] | selectattr }}", "attribute"},
+		{"{{ 'xxxx' * 1000000000 }}", "too much text"},
+		{"{{ 'x' * 10000 * 10000 * 10000 }}", "too much text"},
+		{"{{ ('x' * 1000) * 1000 * (2 * 3) * 1000 }}", "too much text"},
+		{"{{ 'x' * 99999999999 if true else 'y' }}", "too much text"},
+		{"{% set ns = namespace(s='xx') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}", "too much text"},
+		{"{% set ns = namespace(s='xx') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", "too much text"},
+		{"{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", "too much text"},
+		{"{% macro m(a, n) %}{% if n %}{{ m(a ~ a, n - 1) }}{% endif %}{% endmacro %}{{ m('xxxx', 60) }}", "too much text"},
+		{"{% set a = 'a' * 100000 %}{% for i in range(700) %}{{ a }}{% endfor %}", "prints more"},
+		{"{% for i in range(700) %}" + strings.Repeat("text ", 20000) + "{% endfor %}", "prints more"},
+		{"{% set a = 'a' * 100000 %}{{ a | replace('a', a) | length }}", "too much text"},
+		{"{% set a = 'a' * 100000 %}{{ a.replace('a', a) }}", "too much text"},
+		{"{% set a = 'a' * 100000 %}{{ range(1000) | join(a) }}", "too much text"},
+		{"{{ 'a' | indent(1000000000, true) }}", "indent"},
 	} {
 		tmpl, err := ParseTemplate("file", c.source)
 		if err == nil {
