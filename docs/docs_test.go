@@ -3,7 +3,11 @@ package docs_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,10 +74,44 @@ func newShell(t *testing.T) *shell {
 	if out, err := s.exec(root, "go", "build", "-o", s.graphrun, "./cmd/graphrun"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	startHub(t, root)
 	if err := os.Symlink(filepath.Join(root, "testdata"), filepath.Join(s.dir, "testdata")); err != nil {
 		t.Skip(err)
 	}
 	return s
+}
+
+// startHub starts a hub with the one repository that the pages name, and points
+// the environment to it.
+func startHub(t *testing.T, root string) {
+	t.Helper()
+	const commit, repo = "0123456789abcdef0123456789abcdef01234567", "example/tiny-llama-GGUF"
+	files := map[string][]byte{}
+	var list []map[string]any
+	for name, file := range map[string]string{"tiny-llama-Q8_0.gguf": "llama-q8_0.gguf", "tiny-llama-F16.gguf": "llama-f16.gguf"} {
+		data, err := os.ReadFile(filepath.Join(root, "testdata", "models", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["/"+repo+"/resolve/"+commit+"/"+name] = data
+		list = append(list, map[string]any{"rfilename": name, "lfs": map[string]any{"sha256": fmt.Sprintf("%x", sha256.Sum256(data)), "size": len(data)}})
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch data, ok := files[r.URL.Path]; {
+		case ok:
+			w.Write(data)
+		case strings.HasPrefix(r.URL.Path, "/api/models/"+repo+"/revision/"):
+			json.NewEncoder(w).Encode(map[string]any{"sha": commit, "siblings": list})
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	for _, name := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HF_ENDPOINT", srv.URL)
+	t.Setenv("HF_HOME", t.TempDir())
 }
 
 // exec returns what a program writes to standard output; the error has what it

@@ -121,7 +121,9 @@ func openHF(dir, path string, o HFOptions) (_ *Model, err error) {
 	if o.NoVocab {
 		return m, nil
 	}
-	return m, f.vocabulary(m)
+	err = f.vocabulary(m)
+	o.mark("tokenizer")
+	return m, err
 }
 
 // noWeights says which weights are there instead of safetensors.
