@@ -28,6 +28,11 @@ type checkFlags struct {
 	output    string
 	tolerance float64
 	all       bool
+
+	server      string
+	serverModel string
+	serverMode  string
+	top         int
 }
 
 // checkText is what models read unless other tokens are given.
@@ -56,10 +61,16 @@ where they are quantized, unless --tolerance is given.
 
 --against compares the logits of both with a file of T rows of V little-endian
 float32 numbers, such as graphrun logits or another engine writes. The exit code
-is 1 if anything is out of tolerance.`,
-		Example: `  graphrun check model.gguf --tokens 1,15,27 --against logits.f32`,
-		Args:    args(0, 1),
-		RunE:    f.run,
+is 1 if anything is out of tolerance.
+
+--server compares, instead, the most likely tokens at each position with those
+that a server of OpenAI's API finds for the same tokens: another engine with the
+same model. OPENAI_API_KEY is its key. The tolerance is 0.2 for tokens of a
+hundredth of the probability or more.`,
+		Example: `  graphrun check model.gguf --tokens 1,15,27 --against logits.f32
+  graphrun check model.gguf --server http://127.0.0.1:8080`,
+		Args: args(0, 1),
+		RunE: f.run,
 	}
 	f.modelFlags.register(cmd)
 	fs := cmd.Flags()
@@ -68,6 +79,10 @@ is 1 if anything is out of tolerance.`,
 	fs.Float64Var(&f.tolerance, "tolerance", 0, "largest error of a value; 0 is the default for the model")
 	fs.BoolVar(&f.all, "all", false, "print every value")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
+	fs.StringVar(&f.server, "server", "", "compare with the log-probabilities of the server at this URL")
+	fs.StringVar(&f.serverModel, "server-model", "", "id of the model there, if the server wants one")
+	fs.StringVar(&f.serverMode, "server-mode", "auto", "echo: one request for all positions; step: one for each; auto tries the first")
+	fs.IntVar(&f.top, "top", 5, "tokens to compare at each position of --server")
 	fs.MarkHidden("backend")
 	return cmd
 }
@@ -116,6 +131,9 @@ func (f *checkFlags) run(cmd *cobra.Command, list []string) error {
 	}
 	if f.tolerance < 0 || math.IsNaN(f.tolerance) {
 		return usagef("--tolerance is %g, want above 0, or 0 for the default", f.tolerance)
+	}
+	if f.server != "" {
+		return f.runServer(cmd, list)
 	}
 	path, err := modelArg(cmd, list)
 	if err != nil {
