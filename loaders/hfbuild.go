@@ -208,7 +208,7 @@ func (f *hfFolder) finish(name string, m *rows, plus float32) (*Tensor, error) {
 	default:
 		m = m.encoded(q, f.o.Encode)
 	}
-	t := &Tensor{Name: name, DType: m.dtype, Shape: m.shape, File: m.from.File}
+	t := &Tensor{Name: name, DType: m.dtype, Shape: m.shape, File: m.from.File, read: f.src.passed}
 	if m.data != nil {
 		t.Data, t.Offset = m.data, m.from.Offset
 		return t, nil

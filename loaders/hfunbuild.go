@@ -131,7 +131,7 @@ func (m *rows) decoded(o HFWriteOptions) *rows {
 }
 
 func (w *HFWriter) made(name string, m *rows) *Tensor {
-	t := &Tensor{Name: name, DType: m.dtype, Shape: m.shape, File: m.from.File}
+	t := &Tensor{Name: name, DType: m.dtype, Shape: m.shape, File: m.from.File, read: w.model.passed}
 	if m.data != nil {
 		t.Data = m.data
 	}

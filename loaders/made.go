@@ -1,7 +1,7 @@
 package loaders
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"runtime"
@@ -44,6 +44,9 @@ func (t *Tensor) Load() ([]byte, error) {
 		return nil, err
 	}
 	t.Data, t.made.mapped = buf, buf
+	if t.read != nil {
+		t.read(len(buf))
+	}
 	return buf, nil
 }
 
@@ -95,34 +98,58 @@ func (t *Tensor) makeUnits(dst []byte, lo, hi int) error {
 }
 
 // WriteTo writes the tensor's bytes. Those that have to be made are made a few
-// rows at a time and not kept.
+// rows at a time, by several goroutines, and not kept. Pages of the files do not
+// stay in memory.
 func (t *Tensor) WriteTo(w io.Writer) (n int64, err error) {
+	size := t.Size()
+	counted := &pageWriter{w: w, read: t.read}
 	if t.made == nil || t.Data != nil {
 		check := func() error { return nil }
 		if t.made != nil {
 			check = t.made.check
 		}
-		err = guardFault(func() error {
-			n, err = bytes.NewReader(t.Data).WriteTo(w)
-			return err
-		}, check)
-		return n, err
+		const piece = 1 << 20
+		for at := 0; at < size && err == nil; at += piece {
+			err = guardFault(func() error {
+				_, err := counted.Write(t.Data[at:min(at+piece, size)])
+				return err
+			}, check)
+		}
+		return counted.n, err
 	}
 	m := t.made.rows
-	size, count := m.unit(), m.count()
-	step := max(1, 1<<20/max(size, 1))
-	buf := make([]byte, min(step, count)*size)
-	for lo := 0; lo < count; lo += step {
-		hi := min(lo+step, count)
-		part := buf[:(hi-lo)*size]
-		if err := guardFault(func() error { return t.makeUnits(part, lo, hi) }, t.made.check); err != nil {
-			return n, err
-		}
-		k, err := w.Write(part)
-		n += int64(k)
-		if err != nil {
-			return n, err
-		}
+	unit := m.unit()
+	step := max(1, 1<<20/max(unit, 1))
+	err = WriteChunks(context.Background(), counted, size, step*unit, 0, func(buf []byte, chunk int) error {
+		lo := chunk * step
+		return guardFault(func() error { return t.makeUnits(buf, lo, lo+len(buf)/unit) }, t.made.check)
+	})
+	return counted.n, err
+}
+
+// pageWriter counts bytes and tells that as many were read of the files.
+type pageWriter struct {
+	w    io.Writer
+	n    int64
+	read func(n int)
+}
+
+func (p *pageWriter) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	p.n += int64(n)
+	if p.read != nil {
+		p.read(n)
 	}
-	return n, nil
+	return n, err
+}
+
+// maxHeld is how many bytes of the files are read before their pages are let go.
+const maxHeld = 32 << 20
+
+// passed counts bytes of the files that were read once and are not needed again.
+func (m *Model) passed(n int) {
+	if m.held.Add(int64(n)) >= maxHeld {
+		m.held.Store(0)
+		m.DropPages()
+	}
 }

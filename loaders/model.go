@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"graphrun/graph"
@@ -28,6 +29,7 @@ type Model struct {
 	mappings []*mapping
 	vocab    *Vocab // of a folder; nil: from Meta
 	source   func(name string) string
+	held     atomic.Int64 // bytes of the files that were read since pages were let go
 }
 
 // Tensor is a tensor of a model file.
@@ -45,6 +47,7 @@ type Tensor struct {
 	Offset int64  // of Data in File, in bytes
 
 	made *madeTensor // nil if the bytes lie in the file
+	read func(n int) // told how many bytes of the files were read; may be nil
 }
 
 // Elems returns the number of elements.

@@ -17,7 +17,7 @@ func (t *Tensor) ReadAt(p []byte, off int64) (int, error) {
 		return 0, &TensorError{File: t.File, Name: t.Name, Err: fmt.Errorf("read at byte %d of %d", off, size)}
 	}
 	want := p[:min(int64(len(p)), size-off)]
-	if err := t.read(want, int(off)); err != nil {
+	if err := t.readRange(want, int(off)); err != nil {
 		return 0, err
 	}
 	if len(want) < len(p) {
@@ -26,7 +26,7 @@ func (t *Tensor) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-func (t *Tensor) read(p []byte, off int) error {
+func (t *Tensor) readRange(p []byte, off int) error {
 	if t.made == nil || t.Data != nil {
 		if len(t.Data) < off+len(p) {
 			return &TensorError{File: t.File, Name: t.Name, Err: fmt.Errorf("%d bytes are there, want %d; is the model closed?", len(t.Data), off+len(p))}

@@ -16,9 +16,9 @@ func rootCmd() *cobra.Command {
 		Short: "Run language models on the CPU, and see the graph that runs",
 		Long: `graphrun compiles a language model into a static dataflow graph and runs it on the CPU.
 
-A MODEL is a GGUF file, or hf.co/REPO[:QUANT], which is downloaded once. Where
-none is named, a small model that writes children's stories is used, which is
-part of the program.`,
+A MODEL is a GGUF file, a folder as Hugging Face has them, or
+hf.co/REPO[:QUANT], which is downloaded once. Where none is named, a small model
+that writes children's stories is used, which is part of the program.`,
 		Example: `  graphrun run "Once upon a time"
   graphrun run model.gguf "The capital of France is" -n 32
   graphrun --dump=summary model.gguf
