@@ -35,7 +35,6 @@ type rule struct {
 	name  string
 	where string // where it is written, for errors
 	body  *expr
-	id    int32
 }
 
 var (

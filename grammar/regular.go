@@ -19,7 +19,7 @@ const maxDFA = 20_000 // states
 
 var errLargeDFA = errors.New("the pattern, format and length together need more than 20000 states; use smaller counts")
 
-// glushkov states of a regular expression before it is deterministic.
+// reNFA is a regular expression before it is made deterministic.
 type reNFA struct {
 	eps  [][]int32
 	sets []runeSet // move on set to, nil if none

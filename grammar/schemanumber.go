@@ -364,15 +364,15 @@ type (
 // point is what may follow a whole number: nothing, or a point and digits.
 func point(lo *fracLow, hi *fracHigh, places int) *expr {
 	zeroFits := (lo == nil || lo.s == "" && !lo.open) && (hi == nil || hi.s != "" || !hi.open)
-	f := seq(lit("."), places1(lo, hi, places))
+	f := seq(lit("."), fractionDigits(lo, hi, places))
 	if zeroFits {
 		return opt(f)
 	}
 	return f
 }
 
-// places1 are one digit or more within the bounds.
-func places1(lo *fracLow, hi *fracHigh, places int) *expr {
+// fractionDigits are one digit or more within the bounds.
+func fractionDigits(lo *fracLow, hi *fracHigh, places int) *expr {
 	if places <= 0 {
 		return none
 	}
@@ -408,7 +408,7 @@ func places1(lo *fracLow, hi *fracHigh, places int) *expr {
 			c = end
 			continue
 		}
-		more := places1(l, h, places-1)
+		more := fractionDigits(l, h, places-1)
 		if stop := (l == nil || l.s == "" && !l.open) && (h == nil || h.s != "" || !h.open); stop {
 			more = alt(empty, more)
 		}

@@ -78,7 +78,7 @@ func (c *compiler) objects(nodes []*node) (*expr, error) {
 	if len(extras) > 0 && most >= 0 && least > len(required)+1 {
 		return nil, nodes[0].errorf("minProperties %d together with maxProperties and other names cannot be enforced", least)
 	}
-	return c.object1(nodes[0], members, extras, least, most)
+	return c.memberGraph(nodes[0], members, extras, least, most)
 }
 
 // memberNames returns the declared names in order, and those required.
@@ -360,9 +360,9 @@ func (c *compiler) extraMembers(nodes []*node, names []string, patterns []keyPat
 	return list, nil
 }
 
-// object1 makes the automaton of an object. Its states are how far the declared
+// memberGraph makes the automaton of an object. Its states are how far the declared
 // members have come and how many members there are, as far as that matters.
-func (c *compiler) object1(at *node, members []member, extras []extra, least, most int) (*expr, error) {
+func (c *compiler) memberGraph(at *node, members []member, extras []extra, least, most int) (*expr, error) {
 	required := 0
 	for _, m := range members {
 		if m.required {
