@@ -52,6 +52,10 @@ func decodeBlocks(t graph.DType, a *rowArgs) bool {
 		decodeIQ4_XSAVX2(a)
 	case graph.TQ2_0:
 		decodeTQ2_0AVX2(a)
+	case graph.TQ1_0:
+		decodeTQ1_0AVX2(a)
+	case graph.IQ3_S:
+		decodeIQ3_SAVX2(a)
 	default:
 		return false
 	}

@@ -4320,6 +4320,673 @@ DATA off1y<>+16(SB)/8, $0x0101010101010101
 DATA off1y<>+24(SB)/8, $0x0101010101010101
 GLOBL off1y<>(SB), RODATA|NOPTR, $32
 
+// func decodeTQ1_0AVX2(a *rowArgs)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeTQ1_0AVX2(SB), NOSPLIT, $0-8
+	MOVQ         a+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), AX
+	VPBROADCASTD tq1third<>+0(SB), Y0
+	VPBROADCASTD tq1thirds<>+0(SB), Y1
+	VPBROADCASTD minus1y<>+0(SB), Y2
+	VPBROADCASTD ones16<>+0(SB), Y3
+
+block:
+	PREFETCHT0   4096(CX)
+	VMOVDQU      Y3, (BX)
+	MOVWLZX      52(CX), R8
+	VMOVD        R8, X4
+	VCVTPH2PS    X4, X4
+	VMOVQ        X4, (DI)
+	VMOVDQU      (CX), Y4
+	VPMAXUB      Y4, Y0, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPSUBB       Y6, Y2, Y5
+	VPMAXUB      Y4, Y1, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPSUBB       Y6, Y5, Y5
+	VPADDB       Y4, Y4, Y6
+	VPADDB       Y6, Y4, Y4
+	VMOVDQU      Y5, (DX)
+	VPMAXUB      Y4, Y0, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPSUBB       Y6, Y2, Y5
+	VPMAXUB      Y4, Y1, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPSUBB       Y6, Y5, Y5
+	VPADDB       Y4, Y4, Y6
+	VPADDB       Y6, Y4, Y4
+	VMOVDQU      Y5, 32(DX)
+	VPMAXUB      Y4, Y0, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPSUBB       Y6, Y2, Y5
+	VPMAXUB      Y4, Y1, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPSUBB       Y6, Y5, Y5
+	VPADDB       Y4, Y4, Y6
+	VPADDB       Y6, Y4, Y4
+	VMOVDQU      Y5, 64(DX)
+	VPMAXUB      Y4, Y0, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPSUBB       Y6, Y2, Y5
+	VPMAXUB      Y4, Y1, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPSUBB       Y6, Y5, Y5
+	VPADDB       Y4, Y4, Y6
+	VPADDB       Y6, Y4, Y4
+	VMOVDQU      Y5, 96(DX)
+	VPMAXUB      Y4, Y0, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPSUBB       Y6, Y2, Y5
+	VPMAXUB      Y4, Y1, Y6
+	VPCMPEQB     Y4, Y6, Y6
+	VPSUBB       Y6, Y5, Y5
+	VPADDB       Y4, Y4, Y6
+	VPADDB       Y6, Y4, Y4
+	VMOVDQU      Y5, 128(DX)
+	VMOVDQU      32(CX), X7
+	VPMAXUB      Y7, Y0, Y4
+	VPCMPEQB     Y7, Y4, Y4
+	VPSUBB       Y4, Y2, Y5
+	VPMAXUB      Y7, Y1, Y4
+	VPCMPEQB     Y7, Y4, Y4
+	VPSUBB       Y4, Y5, Y5
+	VPADDB       Y7, Y7, Y4
+	VPADDB       Y4, Y7, Y7
+	VMOVDQU      X5, 160(DX)
+	VPMAXUB      Y7, Y0, Y4
+	VPCMPEQB     Y7, Y4, Y4
+	VPSUBB       Y4, Y2, Y5
+	VPMAXUB      Y7, Y1, Y4
+	VPCMPEQB     Y7, Y4, Y4
+	VPSUBB       Y4, Y5, Y5
+	VPADDB       Y7, Y7, Y4
+	VPADDB       Y4, Y7, Y7
+	VMOVDQU      X5, 176(DX)
+	VPMAXUB      Y7, Y0, Y4
+	VPCMPEQB     Y7, Y4, Y4
+	VPSUBB       Y4, Y2, Y5
+	VPMAXUB      Y7, Y1, Y4
+	VPCMPEQB     Y7, Y4, Y4
+	VPSUBB       Y4, Y5, Y5
+	VPADDB       Y7, Y7, Y4
+	VPADDB       Y4, Y7, Y7
+	VMOVDQU      X5, 192(DX)
+	VPMAXUB      Y7, Y0, Y4
+	VPCMPEQB     Y7, Y4, Y4
+	VPSUBB       Y4, Y2, Y5
+	VPMAXUB      Y7, Y1, Y4
+	VPCMPEQB     Y7, Y4, Y4
+	VPSUBB       Y4, Y5, Y5
+	VPADDB       Y7, Y7, Y4
+	VPADDB       Y4, Y7, Y7
+	VMOVDQU      X5, 208(DX)
+	VPMAXUB      Y7, Y0, Y4
+	VPCMPEQB     Y7, Y4, Y4
+	VPSUBB       Y4, Y2, Y5
+	VPMAXUB      Y7, Y1, Y4
+	VPCMPEQB     Y7, Y4, Y4
+	VPSUBB       Y4, Y5, Y5
+	VPADDB       Y7, Y7, Y4
+	VPADDB       Y4, Y7, Y7
+	VMOVDQU      X5, 224(DX)
+	VPBROADCASTD 48(CX), Y4
+	VPMOVZXBW    X4, Y4
+	VPMULLW      tq1pow<>+0(SB), Y4, Y4
+	VPAND        lowbytes<>+0(SB), Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKUSWB    X5, X4, X8
+	VPMAXUB      Y8, Y0, Y4
+	VPCMPEQB     Y8, Y4, Y4
+	VPSUBB       Y4, Y2, Y5
+	VPMAXUB      Y8, Y1, Y4
+	VPCMPEQB     Y8, Y4, Y4
+	VPSUBB       Y4, Y5, Y5
+	VPADDB       Y8, Y8, Y4
+	VPADDB       Y4, Y8, Y8
+	VMOVDQU      X5, 240(DX)
+	ADDQ         $+54, CX
+	ADDQ         $+256, DX
+	ADDQ         $+8, DI
+	ADDQ         $+32, BX
+	ADDQ         $+32, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA tq1third<>+0(SB)/8, $0x0000000056565656
+GLOBL tq1third<>(SB), RODATA|NOPTR, $8
+
+DATA tq1thirds<>+0(SB)/8, $0x00000000abababab
+GLOBL tq1thirds<>(SB), RODATA|NOPTR, $8
+
+DATA minus1y<>+0(SB)/8, $0x00000000ffffffff
+GLOBL minus1y<>(SB), RODATA|NOPTR, $8
+
+DATA tq1pow<>+0(SB)/8, $0x0001000100010001
+DATA tq1pow<>+8(SB)/8, $0x0003000300030003
+DATA tq1pow<>+16(SB)/8, $0x0009000900090009
+DATA tq1pow<>+24(SB)/8, $0x001b001b001b001b
+GLOBL tq1pow<>(SB), RODATA|NOPTR, $32
+
+DATA lowbytes<>+0(SB)/8, $0x00ff00ff00ff00ff
+DATA lowbytes<>+8(SB)/8, $0x00ff00ff00ff00ff
+DATA lowbytes<>+16(SB)/8, $0x00ff00ff00ff00ff
+DATA lowbytes<>+24(SB)/8, $0x00ff00ff00ff00ff
+GLOBL lowbytes<>(SB), RODATA|NOPTR, $32
+
+// func decodeIQ3_SAVX2(a *rowArgs)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeIQ3_SAVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 16(AX), BX
+	MOVQ 24(AX), SI
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), AX
+	LEAQ ·iq3Bytes+0(SB), R8
+
+block:
+	PREFETCHT0   4096(CX)
+	PREFETCHT0   4160(CX)
+	VPBROADCASTD 106(CX), Y0
+	VPSRLVD      x4<>+0(SB), Y0, Y0
+	VPAND        c15y<>+0(SB), Y0, Y0
+	VPADDD       Y0, Y0, Y0
+	VPADDD       c1y<>+0(SB), Y0, Y0
+	VPSLLD       $0x10, Y0, Y1
+	VPOR         Y1, Y0, Y0
+	VMOVDQU      Y0, (BX)
+	MOVWLZX      (CX), R9
+	VMOVD        R9, X0
+	VCVTPH2PS    X0, X0
+	VMOVQ        X0, (DI)
+	MOVBLZX      66(CX), R9
+	MOVBLZX      2(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x08, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X2
+	MOVBLZX      3(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x07, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X2, X2
+	MOVBLZX      4(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x06, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X2, X2
+	MOVBLZX      5(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x05, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X2, X2
+	MOVBLZX      6(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x04, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X0
+	MOVBLZX      7(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x03, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X0, X0
+	MOVBLZX      8(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x02, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X0, X0
+	MOVBLZX      9(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x01, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X0, X0
+	VINSERTI128  $0x01, X0, Y2, Y0
+	VPBROADCASTD 74(CX), Y1
+	VPSHUFB      bytes8<>+0(SB), Y1, Y1
+	VMOVDQU      bitmasky<>+0(SB), Y3
+	VPAND        Y3, Y1, Y1
+	VPCMPEQB     Y3, Y1, Y1
+	VPXOR        Y1, Y0, Y0
+	VPSUBB       Y1, Y0, Y0
+	VMOVDQU      Y0, (DX)
+	MOVBLZX      67(CX), R9
+	MOVBLZX      10(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x08, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X2
+	MOVBLZX      11(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x07, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X2, X2
+	MOVBLZX      12(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x06, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X2, X2
+	MOVBLZX      13(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x05, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X2, X2
+	MOVBLZX      14(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x04, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X0
+	MOVBLZX      15(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x03, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X0, X0
+	MOVBLZX      16(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x02, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X0, X0
+	MOVBLZX      17(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x01, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X0, X0
+	VINSERTI128  $0x01, X0, Y2, Y0
+	VPBROADCASTD 78(CX), Y1
+	VPSHUFB      bytes8<>+0(SB), Y1, Y1
+	VMOVDQU      bitmasky<>+0(SB), Y3
+	VPAND        Y3, Y1, Y1
+	VPCMPEQB     Y3, Y1, Y1
+	VPXOR        Y1, Y0, Y0
+	VPSUBB       Y1, Y0, Y0
+	VMOVDQU      Y0, 32(DX)
+	MOVBLZX      68(CX), R9
+	MOVBLZX      18(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x08, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X2
+	MOVBLZX      19(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x07, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X2, X2
+	MOVBLZX      20(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x06, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X2, X2
+	MOVBLZX      21(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x05, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X2, X2
+	MOVBLZX      22(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x04, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X0
+	MOVBLZX      23(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x03, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X0, X0
+	MOVBLZX      24(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x02, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X0, X0
+	MOVBLZX      25(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x01, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X0, X0
+	VINSERTI128  $0x01, X0, Y2, Y0
+	VPBROADCASTD 82(CX), Y1
+	VPSHUFB      bytes8<>+0(SB), Y1, Y1
+	VMOVDQU      bitmasky<>+0(SB), Y3
+	VPAND        Y3, Y1, Y1
+	VPCMPEQB     Y3, Y1, Y1
+	VPXOR        Y1, Y0, Y0
+	VPSUBB       Y1, Y0, Y0
+	VMOVDQU      Y0, 64(DX)
+	MOVBLZX      69(CX), R9
+	MOVBLZX      26(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x08, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X2
+	MOVBLZX      27(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x07, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X2, X2
+	MOVBLZX      28(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x06, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X2, X2
+	MOVBLZX      29(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x05, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X2, X2
+	MOVBLZX      30(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x04, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X0
+	MOVBLZX      31(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x03, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X0, X0
+	MOVBLZX      32(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x02, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X0, X0
+	MOVBLZX      33(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x01, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X0, X0
+	VINSERTI128  $0x01, X0, Y2, Y0
+	VPBROADCASTD 86(CX), Y1
+	VPSHUFB      bytes8<>+0(SB), Y1, Y1
+	VMOVDQU      bitmasky<>+0(SB), Y3
+	VPAND        Y3, Y1, Y1
+	VPCMPEQB     Y3, Y1, Y1
+	VPXOR        Y1, Y0, Y0
+	VPSUBB       Y1, Y0, Y0
+	VMOVDQU      Y0, 96(DX)
+	MOVBLZX      70(CX), R9
+	MOVBLZX      34(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x08, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X2
+	MOVBLZX      35(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x07, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X2, X2
+	MOVBLZX      36(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x06, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X2, X2
+	MOVBLZX      37(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x05, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X2, X2
+	MOVBLZX      38(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x04, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X0
+	MOVBLZX      39(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x03, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X0, X0
+	MOVBLZX      40(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x02, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X0, X0
+	MOVBLZX      41(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x01, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X0, X0
+	VINSERTI128  $0x01, X0, Y2, Y0
+	VPBROADCASTD 90(CX), Y1
+	VPSHUFB      bytes8<>+0(SB), Y1, Y1
+	VMOVDQU      bitmasky<>+0(SB), Y3
+	VPAND        Y3, Y1, Y1
+	VPCMPEQB     Y3, Y1, Y1
+	VPXOR        Y1, Y0, Y0
+	VPSUBB       Y1, Y0, Y0
+	VMOVDQU      Y0, 128(DX)
+	MOVBLZX      71(CX), R9
+	MOVBLZX      42(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x08, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X2
+	MOVBLZX      43(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x07, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X2, X2
+	MOVBLZX      44(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x06, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X2, X2
+	MOVBLZX      45(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x05, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X2, X2
+	MOVBLZX      46(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x04, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X0
+	MOVBLZX      47(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x03, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X0, X0
+	MOVBLZX      48(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x02, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X0, X0
+	MOVBLZX      49(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x01, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X0, X0
+	VINSERTI128  $0x01, X0, Y2, Y0
+	VPBROADCASTD 94(CX), Y1
+	VPSHUFB      bytes8<>+0(SB), Y1, Y1
+	VMOVDQU      bitmasky<>+0(SB), Y3
+	VPAND        Y3, Y1, Y1
+	VPCMPEQB     Y3, Y1, Y1
+	VPXOR        Y1, Y0, Y0
+	VPSUBB       Y1, Y0, Y0
+	VMOVDQU      Y0, 160(DX)
+	MOVBLZX      72(CX), R9
+	MOVBLZX      50(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x08, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X2
+	MOVBLZX      51(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x07, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X2, X2
+	MOVBLZX      52(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x06, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X2, X2
+	MOVBLZX      53(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x05, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X2, X2
+	MOVBLZX      54(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x04, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X0
+	MOVBLZX      55(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x03, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X0, X0
+	MOVBLZX      56(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x02, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X0, X0
+	MOVBLZX      57(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x01, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X0, X0
+	VINSERTI128  $0x01, X0, Y2, Y0
+	VPBROADCASTD 98(CX), Y1
+	VPSHUFB      bytes8<>+0(SB), Y1, Y1
+	VMOVDQU      bitmasky<>+0(SB), Y3
+	VPAND        Y3, Y1, Y1
+	VPCMPEQB     Y3, Y1, Y1
+	VPXOR        Y1, Y0, Y0
+	VPSUBB       Y1, Y0, Y0
+	VMOVDQU      Y0, 192(DX)
+	MOVBLZX      73(CX), R9
+	MOVBLZX      58(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x08, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X2
+	MOVBLZX      59(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x07, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X2, X2
+	MOVBLZX      60(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x06, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X2, X2
+	MOVBLZX      61(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x05, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X2, X2
+	MOVBLZX      62(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x04, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VMOVD        (R8)(R10*4), X0
+	MOVBLZX      63(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x03, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x01, (R8)(R10*4), X0, X0
+	MOVBLZX      64(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x02, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x02, (R8)(R10*4), X0, X0
+	MOVBLZX      65(CX), R10
+	MOVL         R9, R11
+	SHLL         $0x01, R11
+	ANDL         $0x00000100, R11
+	ORL          R11, R10
+	VPINSRD      $0x03, (R8)(R10*4), X0, X0
+	VINSERTI128  $0x01, X0, Y2, Y0
+	VPBROADCASTD 102(CX), Y1
+	VPSHUFB      bytes8<>+0(SB), Y1, Y1
+	VMOVDQU      bitmasky<>+0(SB), Y3
+	VPAND        Y3, Y1, Y1
+	VPCMPEQB     Y3, Y1, Y1
+	VPXOR        Y1, Y0, Y0
+	VPSUBB       Y1, Y0, Y0
+	VMOVDQU      Y0, 224(DX)
+	ADDQ         $+110, CX
+	ADDQ         $+256, DX
+	ADDQ         $+8, DI
+	ADDQ         $+32, BX
+	ADDQ         $+32, SI
+	DECQ         AX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA c1y<>+0(SB)/8, $0x0000000100000001
+DATA c1y<>+8(SB)/8, $0x0000000100000001
+DATA c1y<>+16(SB)/8, $0x0000000100000001
+DATA c1y<>+24(SB)/8, $0x0000000100000001
+GLOBL c1y<>(SB), RODATA|NOPTR, $32
+
 // func quantizeQ8AVX2(a *quantArgs)
 // Requires: AVX, AVX2
 TEXT ·quantizeQ8AVX2(SB), NOSPLIT, $0-8

@@ -214,6 +214,16 @@ func decodeIQ4_XSAVX2(a *rowArgs)
 //go:noescape
 func decodeTQ2_0AVX2(a *rowArgs)
 
+// decodeTQ1_0AVX2 decodes blocks of TQ1_0 as decodeRowGeneric does.
+//
+//go:noescape
+func decodeTQ1_0AVX2(a *rowArgs)
+
+// decodeIQ3_SAVX2 decodes blocks of IQ3_S as decodeRowGeneric does.
+//
+//go:noescape
+func decodeIQ3_SAVX2(a *rowArgs)
+
 // quantizeQ8AVX2 quantizes blocks of 32 as quantizeRowGeneric does.
 //
 //go:noescape

@@ -21,12 +21,18 @@ func guardedFloats(t testing.TB, n int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n)
 }
 
-// atVectors runs f for every instruction set with kernels over vectors.
+// atVectors runs f for every instruction set with kernels over vectors. All
+// levels of NEON share theirs.
 func atVectors(t *testing.T, f func(t *testing.T)) {
+	neon := false
 	atLevels(t, func(t *testing.T) {
-		if !VectorsSupported() {
+		switch {
+		case !VectorsSupported():
 			t.Skip("no kernel for this processor")
+		case neon:
+			t.Skip("the same kernels as at the level above")
 		}
+		neon = features.neon
 		f(t)
 	})
 }

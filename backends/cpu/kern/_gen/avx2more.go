@@ -6,7 +6,6 @@ import (
 )
 
 // moreAVX2 generates the decoding of the formats that are met less often.
-// TQ1_0 and IQ3_S are decoded in Go.
 func moreAVX2() {
 	for _, f := range nibbleFormats[1:] {
 		decodeNibbleAVX2(f)
@@ -15,6 +14,8 @@ func moreAVX2() {
 	decodeQ3KAVX2()
 	decodeIQ4XSAVX2()
 	decodeTQ2AVX2()
+	decodeTQ1AVX2()
+	decodeIQ3SAVX2()
 }
 
 func decodeNibbleAVX2(f *nibbleFormat) {
@@ -196,5 +197,103 @@ func decodeTQ2AVX2() {
 		d.twoBits(0, func(q reg.VecVirtual, g int) {
 			c.VPSUBB(table("off1y", bytesOf(32, func(int) byte { return 1 })), q, q)
 		})
+	})
+}
+
+// decodeTQ1AVX2 takes a digit of the fractions 0.d0d1d2… in base 3, 8 bits
+// each, by comparison with 1/3 and 2/3, then multiplies by 3.
+func decodeTQ1AVX2() {
+	d := newDecoder("TQ1_0")
+	third, thirds := ymmWord("tq1third", 86*0x01010101), ymmWord("tq1thirds", 171*0x01010101)
+	minus := ymmWord("minus1y", 0xffffffff)
+	ones := ymmWord("ones16", 0x00010001)
+	digit := func(q reg.Register, dst reg.VecVirtual) {
+		m := c.YMM()
+		c.VPMAXUB(q, third, m)
+		c.VPCMPEQB(q, m, m)
+		c.VPSUBB(m, minus, dst)
+		c.VPMAXUB(q, thirds, m)
+		c.VPCMPEQB(q, m, m)
+		c.VPSUBB(m, dst, dst)
+		c.VPADDB(q, q, m)
+		c.VPADDB(m, q, q)
+	}
+	d.each(54, 256, func() {
+		c.VMOVDQU(ones, at(d.s, 0))
+		d.single(52)
+		q, v := c.YMM(), c.YMM()
+		c.VMOVDQU(at(d.src, 0), q)
+		for n := range 5 {
+			digit(q, v)
+			c.VMOVDQU(v, at(d.q, 32*n))
+		}
+		r := c.YMM()
+		c.VMOVDQU(at(d.src, 32), r.AsX())
+		for n := range 5 {
+			digit(r, v)
+			c.VMOVDQU(v.AsX(), at(d.q, 160+16*n))
+		}
+		w := c.XMM()
+		t := c.YMM()
+		c.VPBROADCASTD(at(d.src, 48), t)
+		// Times 1, 3, 9 and 27 by fours, as words of one byte each.
+		lo := c.XMM()
+		c.VPMOVZXBW(t.AsX(), t)
+		c.VPMULLW(table("tq1pow", wordsOf(16, func(i int) uint16 { return [4]uint16{1, 3, 9, 27}[i/4] })), t, t)
+		c.VPAND(table("lowbytes", wordsOf(16, func(int) uint16 { return 255 })), t, t)
+		c.VEXTRACTI128(operand.U8(1), t, w)
+		c.VPACKUSWB(w, t.AsX(), lo)
+		digit(lo.AsY(), v)
+		c.VMOVDQU(v.AsX(), at(d.q, 240))
+	})
+}
+
+// decodeIQ3SAVX2 looks fours of elements up in a table.
+func decodeIQ3SAVX2() {
+	d := newDecoder("IQ3_S")
+	grid := c.GP64()
+	c.LEAQ(operand.NewDataAddr(operand.Symbol{Name: "·iq3Bytes"}, 0), grid)
+	lane := func(f func(g int) uint32) []byte { return dwordsOf(8, f) }
+	d.each(110, 256, func() {
+		// Scales 1 + 2s, s in eight nibbles, each as two words.
+		a, b := c.YMM(), c.YMM()
+		c.VPBROADCASTD(at(d.src, 106), a)
+		c.VPSRLVD(table("x4", lane(func(g int) uint32 { return uint32(4 * g) })), a, a)
+		c.VPAND(table("c15y", lane(func(int) uint32 { return 15 })), a, a)
+		c.VPADDD(a, a, a)
+		c.VPADDD(table("c1y", lane(func(int) uint32 { return 1 })), a, a)
+		c.VPSLLD(operand.U8(16), a, b)
+		c.VPOR(b, a, a)
+		c.VMOVDQU(a, at(d.s, 0))
+		d.single(0)
+		for g := range 8 {
+			high, i, m := c.GP32(), c.GP32(), c.GP32()
+			part := [2]reg.VecVirtual{c.XMM(), c.XMM()}
+			q := c.YMM()
+			c.MOVBLZX(at(d.src, 66+g), high)
+			for l := range 8 {
+				c.MOVBLZX(at(d.src, 2+8*g+l), i)
+				c.MOVL(high, m)
+				c.SHLL(operand.U8(8-l), m)
+				c.ANDL(operand.U32(256), m)
+				c.ORL(m, i)
+				entry := operand.Mem{Base: grid, Index: i.As64(), Scale: 4}
+				if l%4 == 0 {
+					c.VMOVD(entry, part[l/4])
+				} else {
+					c.VPINSRD(operand.U8(l%4), entry, part[l/4], part[l/4])
+				}
+			}
+			c.VINSERTI128(operand.U8(1), part[1], part[0].AsY(), q)
+			sign, mask := c.YMM(), c.YMM()
+			c.VPBROADCASTD(at(d.src, 74+4*g), sign)
+			c.VPSHUFB(table("bytes8", bytesOf(32, func(i int) byte { return byte(i / 8) })), sign, sign)
+			c.VMOVDQU(table("bitmasky", bytesOf(32, func(i int) byte { return 1 << (i % 8) })), mask)
+			c.VPAND(mask, sign, sign)
+			c.VPCMPEQB(mask, sign, sign)
+			c.VPXOR(sign, q, q)
+			c.VPSUBB(sign, q, q)
+			c.VMOVDQU(q, at(d.q, 32*g))
+		}
 	})
 }
