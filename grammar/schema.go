@@ -248,7 +248,7 @@ func (c *compiler) split(nodes []*node) ([][]*node, error) {
 // loops refuses references that lead back to where they stand without going
 // into a value.
 func (c *compiler) loops(from, to *node) error {
-	seen, err := c.inside(to)
+	seen, err := c.inside(to, true)
 	if err == nil && seen[from] {
 		err = from.errorf("the reference leads back to itself")
 	}

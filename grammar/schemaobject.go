@@ -248,13 +248,22 @@ func (c *compiler) memberValue(nodes []*node, name string, patterns []keyPattern
 		}
 		if x := n.get("unevaluatedProperties"); x != nil && !known {
 			// It looks at what schemas inside of it know as well.
-			inside, err := c.inside(n)
+			inside, err := c.inside(n, true)
+			if err != nil {
+				return nil, err
+			}
+			always, err := c.inside(n, false)
 			if err != nil {
 				return nil, err
 			}
 			for _, m := range nodes {
 				if p := m.get("properties"); inside[m] && p != nil && p.get(name) != nil {
 					known = true
+				}
+				if inside[m] && !always[m] {
+					if err := c.onlyInside(x, m, nodes, inside); err != nil {
+						return nil, err
+					}
 				}
 			}
 			for _, p := range patterns {
@@ -268,8 +277,28 @@ func (c *compiler) memberValue(nodes []*node, name string, patterns []keyPattern
 	return c.ref(all)
 }
 
-// inside returns the schemas that apply in place because n does, or may.
-func (c *compiler) inside(n *node) (map[*node]bool, error) {
+// onlyInside refuses the schema x of unevaluatedProperties where m, which counts
+// for it if a choice inside took it, is there because of a schema outside: then
+// it cannot be told whether the choice took it.
+func (c *compiler) onlyInside(x, m *node, nodes []*node, inside map[*node]bool) error {
+	for _, q := range nodes {
+		if inside[q] {
+			continue
+		}
+		other, err := c.inside(q, false)
+		if err != nil {
+			return err
+		}
+		if other[m] {
+			return x.errorf("unevaluatedProperties beside another schema that leads to the same ones cannot be enforced")
+		}
+	}
+	return nil
+}
+
+// inside returns the schemas that apply in place because n does, with choices also
+// those that may.
+func (c *compiler) inside(n *node, choices bool) (map[*node]bool, error) {
 	seen := map[*node]bool{}
 	work := []*node{n}
 	for len(work) > 0 {
@@ -287,7 +316,7 @@ func (c *compiler) inside(n *node) (map[*node]bool, error) {
 			work = append(work, to)
 		}
 		for _, k := range []string{"allOf", "anyOf", "oneOf"} {
-			if l := n.get(k); l != nil {
+			if l := n.get(k); l != nil && (choices || k == "allOf") {
 				work = append(work, l.vals...)
 			}
 		}
