@@ -59,6 +59,9 @@ func pages(t *testing.T) []string {
 type shell struct {
 	root, dir string // of the repository; where graphrun runs
 	graphrun  string // the program
+
+	t       *testing.T
+	address string // of the server that runs
 }
 
 func newShell(t *testing.T) *shell {
@@ -67,7 +70,7 @@ func newShell(t *testing.T) *shell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shell{root: root, dir: t.TempDir(), graphrun: filepath.Join(t.TempDir(), "graphrun")}
+	s := &shell{t: t, root: root, dir: t.TempDir(), graphrun: filepath.Join(t.TempDir(), "graphrun")}
 	if runtime.GOOS == "windows" {
 		s.graphrun += ".exe"
 	}
@@ -75,8 +78,10 @@ func newShell(t *testing.T) *shell {
 		t.Fatalf("%v: %s", err, out)
 	}
 	startHub(t, root)
-	if err := os.Symlink(filepath.Join(root, "testdata"), filepath.Join(s.dir, "testdata")); err != nil {
-		t.Skip(err)
+	for _, dir := range []string{"testdata", "docs"} {
+		if err := os.Symlink(filepath.Join(root, dir), filepath.Join(s.dir, dir)); err != nil {
+			t.Skip(err)
+		}
 	}
 	return s
 }
@@ -128,12 +133,20 @@ func (s *shell) exec(dir, name string, args ...string) (string, error) {
 
 // run runs one line. The tests themselves are not run again.
 func (s *shell) run(line string) (string, error) {
+	if strings.HasPrefix(line, "curl ") {
+		return s.curl(line)
+	}
+	if s.address != "" {
+		line = strings.ReplaceAll(line, docAddress, s.address)
+	}
 	args, err := words(line)
 	switch {
 	case err != nil:
 		return "", err
 	case len(args) == 0:
 		return "", nil
+	case args[0] == "graphrun" && len(args) > 1 && args[1] == "serve":
+		return "", s.serve(s.t, args[1:])
 	case args[0] == "graphrun":
 		return s.exec(s.dir, s.graphrun, args[1:]...)
 	case line == "go test ./...":
