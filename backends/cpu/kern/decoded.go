@@ -33,7 +33,8 @@ const decodedRows = 16
 type rowArgs struct {
 	src, q, scales, mins, d unsafe.Pointer
 	blocks                  int
-	exact                   int // not 0: subnormal scales stay
+	//lint:ignore U1000 only arm64 decodes to f32 this way
+	exact int // not 0: subnormal scales stay
 }
 
 // dotArgs is what the kernels for decoded rows take. The generators know the

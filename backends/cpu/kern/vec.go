@@ -242,7 +242,8 @@ type (
 	ropeArgs struct {
 		x, y, cos, sin       unsafe.Pointer
 		pairs, heads, stride int
-		half                 int // arm64: bytes between the numbers of a pair
+		//lint:ignore U1000 only arm64 needs it
+		half int // bytes between the numbers of a pair
 	}
 	keyArgs struct {
 		x, dst unsafe.Pointer
