@@ -112,7 +112,9 @@ const (
 	maxBytes  = 32 << 20 // kept per grammar and vocabulary before it begins anew
 )
 
-var errAmbiguous = errors.New("grammar: the text can be read in more than 512 ways at once, or 4096 rules may begin at one place; make the grammar less ambiguous")
+// ErrAmbiguous says that a grammar is too much to follow: a text that it allows can
+// be read in too many ways. It shows only with the text that is read.
+var ErrAmbiguous = errors.New("grammar: the text can be read in more than 512 ways at once, or 4096 rules may begin at one place; make the grammar less ambiguous")
 
 func newMachine(n *nfa, v *Vocab) *machine {
 	m := &machine{nfa: n, v: v, visited: make([]int32, len(n.states))}
@@ -232,7 +234,7 @@ func (m *machine) close(r *rawset) *closed {
 			c.calls = append(c.calls, entered{append(slices.Clip(chain), e.back...), e.in})
 		}
 		if len(c.calls) > maxCalls {
-			panic(limit{errAmbiguous})
+			panic(limit{ErrAmbiguous})
 		}
 	}
 	m.used += 64 + 80*len(c.calls)
@@ -287,7 +289,7 @@ func (m *machine) add(cfg *config, in *frames, c *closed, f *frame) {
 		}
 		cfg.popped = append(cfg.popped, f)
 		if len(cfg.popped) > maxCalls {
-			panic(limit{errAmbiguous})
+			panic(limit{ErrAmbiguous})
 		}
 		c, f = m.close(f.back), f.parent
 	}
@@ -299,7 +301,7 @@ func (c *config) group(l *lset, f *frame) {
 		return
 	}
 	if len(c.groups) >= maxGroups {
-		panic(limit{errAmbiguous})
+		panic(limit{ErrAmbiguous})
 	}
 	c.groups = append(c.groups, g)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,21 @@ func TestResponseFormat(t *testing.T) {
 				t.Errorf("grammar: %q", text(got.Choices[0].Message.Content))
 			}
 		})
+	}
+}
+
+// TestAmbiguousGrammar: a grammar that proves to be too much only while the answer
+// is written is the request's fault, not the server's.
+func TestAmbiguousGrammar(t *testing.T) {
+	c := chain.New()
+	c.Template = chain.Template
+	key := c.Say(slices.Repeat([]string{"a"}, 60)...)
+	r := start(t, c, nil)
+	const g = `"max_tokens":200,"grammar":"root ::= (\"a\"{1,1000}){1,1000}"`
+	r.refused("/v1/chat/completions", ask(key, g), 400, "ambiguous_grammar", "")
+	data := r.stream("/v1/completions", `{"prompt":"`+key+`","temperature":0,"stream":true,`+g+`}`)
+	if last := data[len(data)-1]; !strings.Contains(last, `"code":"ambiguous_grammar"`) || !strings.Contains(last, "invalid_request_error") {
+		t.Errorf("the stream ends by %s", last)
 	}
 }
 

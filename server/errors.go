@@ -110,6 +110,8 @@ func asError(err error) *Error {
 		return bad(http.StatusBadRequest, "unsupported_content", "messages")
 	case errors.As(err, &tmpl):
 		return bad(http.StatusBadRequest, "template_error", "messages")
+	case errors.Is(err, grammar.ErrAmbiguous):
+		return bad(http.StatusBadRequest, "ambiguous_grammar", "")
 	case errors.Is(err, engine.ErrNoToken), errors.Is(err, engine.ErrConstraint):
 		return bad(http.StatusBadRequest, "no_token_allowed", "")
 	case errors.Is(err, engine.ErrNoHidden):
