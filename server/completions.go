@@ -190,7 +190,7 @@ func (m *model) fitsText(bytes int) error {
 func (m *model) fits(ids []int32) error {
 	switch {
 	case len(ids) == 0:
-		return badRequest("prompt", "empty_prompt", "the prompt is empty, and this model has no token to begin a text with; give at least one token")
+		return badRequest("prompt", "empty_prompt", "the prompt has no tokens, and none that begins a text is put before it; give at least one token")
 	case len(ids) >= m.limits.Context:
 		return &engine.ContextError{Have: m.limits.Context, Want: len(ids)}
 	}
@@ -284,7 +284,7 @@ func (a *textAnswer) whole(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := a.chunk()
 	for _, c := range a.list {
-		tw := &textWriter{t: a.m.m.Tokenizer}
+		tw := a.m.textWriter(a.prompts[c.index], a.p.echo)
 		x := a.echo(c, tw)
 		x.Text += c.text
 		if a.p.logprob {
@@ -315,7 +315,7 @@ func (a *textAnswer) stream(w http.ResponseWriter, r *http.Request) error {
 		i := x.c.index
 		if writers[i] == nil {
 			// The prompt's log-probabilities are there when the first token is.
-			writers[i] = &textWriter{t: a.m.m.Tokenizer}
+			writers[i] = a.m.textWriter(a.prompts[i], a.p.echo)
 			if e := a.echo(x.c, writers[i]); e.Text != "" || a.p.echo {
 				if err := send(e); err != nil {
 					return err

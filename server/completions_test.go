@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -335,6 +336,48 @@ func TestSpecial(t *testing.T) {
 	r.refused("/v1/completions", `{"prompt":"</s>","parse_special":true}`, 400, "not_allowed", "parse_special", "--parse-special")
 	if n := count(start(t, c, func(o *Options) { o.ParseSpecial = true })); n != 2 {
 		t.Errorf("with special tokens: %d", n)
+	}
+}
+
+// TestTextOffsets: offsets are places in the text that is returned, where the token
+// that begins a text and the space before it are none.
+func TestTextOffsets(t *testing.T) {
+	m, err := engine.Open(filepath.Join("..", "testdata", "stories.gguf"), engine.Options{Threads: 1, MaxSeqs: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	r := startModel(t, m, sched.Options{CachePages: -1}, nil)
+	for _, echo := range []bool{true, false} {
+		body := fmt.Sprintf(`{"prompt":"Once upon","max_tokens":6,"temperature":0,"logprobs":0,"echo":%v`, echo)
+		type answer struct {
+			Choices []struct {
+				Text     string
+				Logprobs *textLogprobs
+			}
+		}
+		whole := decode[answer](t, r.post("/v1/completions", body+"}").body).Choices[0]
+		l := whole.Logprobs
+		for i, tok := range l.Tokens {
+			if tok == "<s>" || i < 2 && echo {
+				if l.Offsets[i] != 0 {
+					t.Errorf("echo %v: token %d, %q, is at %d of the text", echo, i, tok, l.Offsets[i])
+				}
+			} else if !strings.HasPrefix(whole.Text[l.Offsets[i]:], tok) {
+				t.Errorf("echo %v: token %q is not at %d of %q", echo, tok, l.Offsets[i], whole.Text)
+			}
+		}
+		var offsets []int
+		for _, data := range r.stream("/v1/completions", body+`,"stream":true}`) {
+			if data != "[DONE]" {
+				if l := decode[answer](t, data).Choices[0].Logprobs; l != nil {
+					offsets = append(offsets, l.Offsets...)
+				}
+			}
+		}
+		if !slices.Equal(offsets, l.Offsets) {
+			t.Errorf("echo %v: %v streamed, %v whole", echo, offsets, l.Offsets)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -93,8 +94,16 @@ type textLogprobs struct {
 // textWriter makes textLogprobs of tokens; the offsets go on from call to call.
 type textWriter struct {
 	t    *loaders.Tokenizer
-	rest []byte // of a character that is not whole
-	at   int    // characters so far
+	text *loaders.Stream
+	at   int // characters so far
+}
+
+// textWriter returns a writer for a text that begins with the tokens of prompt, or
+// that goes on after them.
+func (m *model) textWriter(prompt []int32, echo bool) *textWriter {
+	t := m.m.Tokenizer
+	after := !echo && slices.ContainsFunc(prompt, func(id int32) bool { return !t.IsControl(id) })
+	return &textWriter{t: t, text: t.Stream(loaders.DecodeOptions{KeepPrefix: after})}
 }
 
 func newTextLogprobs() *textLogprobs {
@@ -107,7 +116,9 @@ func (w *textWriter) add(l *textLogprobs, s engine.Score) {
 	b := tokenBytes(w.t, s.ID)
 	l.Tokens = append(l.Tokens, tokenText(b, "bytes:"))
 	l.Offsets = append(l.Offsets, w.at)
-	w.advance(s.ID)
+	// Control tokens have no text in a completion, nor has the space that some
+	// vocabularies put before one.
+	w.at += utf8.RuneCountInString(w.text.Push(s.ID))
 	if !s.Known {
 		l.Values, l.Top = append(l.Values, nil), append(l.Top, nil)
 		return
@@ -126,15 +137,4 @@ func (w *textWriter) add(l *textLogprobs, s engine.Score) {
 		}
 	}
 	l.Top = append(l.Top, top)
-}
-
-// advance counts the characters of a token's text. Control tokens have none in
-// the text of a completion.
-func (w *textWriter) advance(id int32) {
-	w.rest = w.t.AppendPiece(w.rest, id)
-	for len(w.rest) > 0 && utf8.FullRune(w.rest) {
-		_, n := utf8.DecodeRune(w.rest)
-		w.rest = w.rest[n:]
-		w.at++
-	}
 }
