@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -94,6 +95,7 @@ func (s *Server) guard(name string, e endpoint) http.Handler {
 		who := &client{id: newID("req_")}
 		w.Header().Set("X-Request-Id", who.id)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		body := r.Body // before anything bounds it
 		var err error
 		defer func() {
 			if p := recover(); p != nil {
@@ -113,13 +115,20 @@ func (s *Server) guard(name string, e endpoint) http.Handler {
 		}
 		var sent *sentError
 		if err != nil && w.status == 0 && !errors.As(err, &sent) {
-			if r.ContentLength != 0 && !who.read {
+			unread := r.ContentLength != 0 && !who.read
+			if unread {
 				// Else net/http would wait for the body before it answers, and for
 				// its end afterwards.
 				w.Header().Set("Connection", "close")
 				http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTimeout))
 			}
 			writeError(w, asError(err))
+			if unread {
+				// A client that sends all before it reads would find the connection
+				// closed, and no answer.
+				http.NewResponseController(w).Flush()
+				io.Copy(io.Discard, body)
+			}
 		}
 	})
 }
@@ -213,7 +222,7 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request, _ *client) er
 	h := w.Header()
 	if h.Get("Access-Control-Allow-Origin") != "" {
 		h.Set("Access-Control-Allow-Methods", "GET, POST, OPTIONS")
-		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, OpenAI-Organization, OpenAI-Project, X-Stainless-Arch, X-Stainless-Lang, X-Stainless-OS, X-Stainless-Package-Version, X-Stainless-Retry-Count, X-Stainless-Runtime, X-Stainless-Runtime-Version, X-Stainless-Timeout")
+		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, OpenAI-Beta, OpenAI-Organization, OpenAI-Project, X-Stainless-Arch, X-Stainless-Helper-Method, X-Stainless-Lang, X-Stainless-OS, X-Stainless-Package-Version, X-Stainless-Retry-Count, X-Stainless-Runtime, X-Stainless-Runtime-Version, X-Stainless-Timeout")
 		h.Set("Access-Control-Max-Age", "600")
 	}
 	h.Set("Allow", "GET, POST, OPTIONS")
@@ -227,7 +236,10 @@ func (s *Server) checkKey(w http.ResponseWriter, r *http.Request, who *client) e
 	if len(s.keys) == 0 {
 		return nil
 	}
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	scheme, given, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		given, ok = "", false
+	}
 	digest := sha256.Sum256([]byte(strings.TrimSpace(given)))
 	found := 0
 	for i := range s.keys {

@@ -29,6 +29,10 @@ func TestKeys(t *testing.T) {
 		o.Keys, o.Profile = []string{"secret-one", "secret-two"}, true
 		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
+	r.key = ""
+	if x := r.do("GET", "/v1/models", "", "Authorization", "bearer secret-two"); x.status != 200 {
+		t.Errorf("the scheme in small letters: %d", x.status)
+	}
 	for _, p := range guarded {
 		method, path, _ := strings.Cut(p, " ")
 		for _, auth := range []string{"", "Bearer ", "Bearer wrong-key", "secret-one", "Basic secret-one", "Bearer secret-one2", "Bearer secret-on"} {
@@ -250,6 +254,31 @@ func TestBodies(t *testing.T) {
 	big := `{"prompt":"` + strings.Repeat("a", 2<<20) + `"}`
 	r.refused("/v1/completions", big, 413, "body_too_large", "", "1048576")
 	r.refused("/v1/completions", `{"prompt":"`+strings.Repeat("a", 1<<20-13)+`"}`, 400, "context_length_exceeded", "")
+	// Who sends all of it before reading gets the answer, too, with the key and
+	// without, with a length and in chunks.
+	large := strings.Repeat("a", 8<<20)
+	for _, x := range []struct {
+		head   string
+		status int
+	}{{"Authorization: Bearer secret-one\r\n", 413}, {"", 401}} {
+		head := "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + x.head
+		for _, send := range []string{
+			fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(large), large),
+			fmt.Sprintf("%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", head, len(large), large),
+		} {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.SetDeadline(time.Now().Add(3 * time.Second))
+			_, err = io.WriteString(conn, send)
+			got, _ := io.ReadAll(conn)
+			conn.Close()
+			if err != nil || !strings.HasPrefix(string(got), fmt.Sprintf("HTTP/1.1 %d ", x.status)) {
+				t.Errorf("a body of %d bytes: %.60q (%v), want %d", len(large), got, err, x.status)
+			}
+		}
+	}
 	// Without a length: cut while it is read.
 	req, _ := http.NewRequest("POST", r.url+"/v1/completions", io.MultiReader(strings.NewReader(big)))
 	req.Header.Set("Content-Type", "application/json")
