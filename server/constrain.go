@@ -172,9 +172,8 @@ func readTools(o *object, flat bool) []tool {
 		if strict, _ := fn.boolean("strict"); strict {
 			x.strict = fn.at("strict")
 		}
-		if p, ok := fn.object("parameters"); ok {
+		if _, ok := fn.object("parameters"); ok {
 			x.parameters = fn.value["parameters"]
-			_ = p
 		}
 		if flat {
 			fn.ignore("type")
