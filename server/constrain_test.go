@@ -14,6 +14,9 @@ import (
 func TestResponseFormat(t *testing.T) {
 	schema := `"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","properties":{"color":{"enum":["red","blue"]},"n":{"const":7}},"required":["color","n"],"additionalProperties":false}}}`
 	for family := range families {
+		if testing.Short() && family != "llama3" { // the race detector
+			continue
+		}
 		t.Run(family, func(t *testing.T) {
 			c := chain.New()
 			c.Template = families[family]
@@ -118,6 +121,9 @@ func TestToolChoice(t *testing.T) {
 	tools := `"tools":[{"type":"function","function":{"name":"get_color","strict":true,"parameters":{"type":"object","properties":{"color":{"$ref":"#/$defs/c"}},"required":["color"],"additionalProperties":false,"$defs":{"c":{"enum":["red","blue"]}}}}},{"type":"function","function":{"name":"wait","parameters":{"properties":{},"additionalProperties":false}}}]`
 	one := `"tools":[{"type":"function","function":{"name":"get_color","parameters":{"type":"object","properties":{"color":{"enum":["red","blue"]}},"required":["color"],"additionalProperties":false}}}]`
 	for family := range families {
+		if testing.Short() && family != "llama3" { // the race detector
+			continue
+		}
 		t.Run(family, func(t *testing.T) {
 			c := chain.New()
 			c.Template, c.Context = families[family], 1024
