@@ -1,7 +1,9 @@
 package quant_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -151,6 +153,28 @@ func TestSameAsReference(t *testing.T) {
 		}
 		if compared < 20 {
 			t.Errorf("%s: only %d matrices compared", name, compared)
+		}
+	}
+}
+
+// TestSameBytesOnGaussian: the bytes of 65536 Gaussian numbers are those that
+// llama.cpp 0.5.0 (ggml_quantize_chunk, rows of 256) writes, as sums.
+func TestSameBytesOnGaussian(t *testing.T) {
+	x := gaussian(1<<16, 5)
+	for _, c := range []struct {
+		t   graph.DType
+		sum string
+	}{
+		{graph.Q8_0, "33ed36330cfcb261d21b65b035a7201a1a6b2076975c4b8c658cdacbe1a8641a"},
+		{graph.Q4_0, "8f89d907dc883c70d99169b59b84a16c9cb6fb0fd55df2761e7a2395bd81c62b"},
+		{graph.Q4_1, "11fd04524400e15833655589547284407e2838f4892f45145345d1ae9fe6d377"},
+		{graph.Q5_0, "800bcac4a714ab6b188e5d8aa6fc405700dfbdaeef530bde127f89379d731330"},
+		{graph.Q5_1, "1f0e4455bae074bc8832a48db8c45bcca4f43645cf72076e2fa999871544046b"},
+		{graph.F16, "a98e625ca67ffcec168d9921f62b7c57a341a3c20b0eb65bbd6723f8d8658800"},
+		{graph.BF16, "2efc0156ac394b5197d04cc438ff0261a7fbf23d5d7f2609d605604f224c53bc"},
+	} {
+		if got := fmt.Sprintf("%x", sha256.Sum256(encode(t, x, c.t, nil))); got != c.sum {
+			t.Errorf("%s: SHA-256 %s, the reference has %s", c.t, got, c.sum)
 		}
 	}
 }
