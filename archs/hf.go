@@ -3,6 +3,7 @@ package archs
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"graphrun/loaders"
 )
@@ -147,7 +148,7 @@ func hfScaling(r *loaders.HFReader, theta float64, kinds []string, at ...string)
 		if !r.Has(field) {
 			field = there + "type"
 		}
-		r.FailField(field, "one of default, %v", kinds)
+		r.FailField(field, "one of default, %s", strings.Join(kinds, ", "))
 		return
 	}
 	need := func(field string) float64 {

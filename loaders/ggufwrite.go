@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -144,6 +145,9 @@ func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Wr
 	}
 	f, err := createTemp(path)
 	if err != nil {
+		if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+			err = &fs.PathError{Op: "create", Path: path, Err: pe.Err} // the name that was asked for
+		}
 		return fmt.Errorf("gguf: %w", err)
 	}
 	done := false

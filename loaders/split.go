@@ -106,7 +106,7 @@ func soleModel(dir string) (string, error) {
 	const shown = 8
 	switch {
 	case len(models) == 0:
-		return "", &FormatError{File: dir, Err: errors.New("folder holds no .gguf file")}
+		return "", &FormatError{File: dir, Err: errors.New("folder holds no .gguf file, and no config.json of a Hugging Face folder")}
 	case len(models) > shown:
 		names = append(names[:shown], "…")
 		fallthrough

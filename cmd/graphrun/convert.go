@@ -111,6 +111,9 @@ func (f *convertFlags) run(cmd *cobra.Command, in, out string) error {
 		if t, err = f.convertType(true); err != nil {
 			return err
 		}
+		if err := folderName(out); err != nil {
+			return err
+		}
 		var notes []string
 		notes, err = loaders.WriteHF(out, m, loaders.HFWriteOptions{Type: t, Decode: ops.DequantRow,
 			Verify: func(dir string) error { return sameModel(a, dir, out) }})
@@ -179,6 +182,9 @@ func convertToGGUF(cmd *cobra.Command, m *loaders.Model, out string) error {
 	if st, err := os.Stat(out); err == nil && st.IsDir() {
 		return &fs.PathError{Op: "create", Path: out, Err: errors.New("is a folder; give the name of a file")}
 	}
+	if inside(m.Path, out) {
+		return &fs.PathError{Op: "create", Path: out, Err: errors.New("lies in the folder that is read, which would then hold two models; give a name elsewhere")}
+	}
 	for _, file := range m.Files {
 		if a, err := os.Stat(file); err == nil {
 			if b, err := os.Stat(out); err == nil && os.SameFile(a, b) {
@@ -204,6 +210,34 @@ func convertToGGUF(cmd *cobra.Command, m *loaders.Model, out string) error {
 		}
 		return err
 	})
+}
+
+// inside reports whether a file lies in the folder of a model, or in that of its
+// safetensors file.
+func inside(model, file string) bool {
+	if st, err := os.Stat(model); err == nil && !st.IsDir() {
+		model = filepath.Dir(model)
+	}
+	a, err := os.Stat(model)
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(filepath.Dir(file))
+	return err == nil && os.SameFile(a, b)
+}
+
+// folderName refuses names of files for a folder.
+func folderName(out string) error {
+	bad := ""
+	if st, err := os.Stat(out); err == nil && !st.IsDir() {
+		bad = "is a file"
+	} else if strings.HasSuffix(out, ".gguf") || strings.HasSuffix(out, ".safetensors") {
+		bad = "is the name of a file"
+	}
+	if bad == "" {
+		return nil
+	}
+	return &fs.PathError{Op: "create", Path: out, Err: errors.New(bad + ", but a GGUF file becomes a folder; give the name of a new one (graphrun quantize and merge write GGUF files)")}
 }
 
 // stopWriter stops writing when its context ends.

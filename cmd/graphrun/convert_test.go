@@ -231,3 +231,24 @@ func TestConvertArchitectures(t *testing.T) {
 		})
 	}
 }
+
+// TestConvertNames: a GGUF file does not become a folder with the name of a file,
+// and the folder that is read stays as it is.
+func TestConvertNames(t *testing.T) {
+	tmp := t.TempDir()
+	file, dir := filepath.Join("..", "..", "testdata", "models", "llama-gqa.gguf"), filepath.Join(tmp, "dir")
+	there := filepath.Join(tmp, "there")
+	if err := os.WriteFile(there, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, exitFailed, []string{"convert", file, file}, file, "is a file, but a GGUF file becomes a folder")
+	refused(t, exitFailed, []string{"convert", file, there}, there, "is a file, but a GGUF file becomes a folder")
+	refused(t, exitFailed, []string{"convert", file, filepath.Join(tmp, "new.gguf")}, "is the name of a file")
+	must(t, "convert", file, dir)
+	for _, model := range []string{dir, filepath.Join(dir, "model.safetensors")} {
+		refused(t, exitFailed, []string{"convert", model, filepath.Join(dir, "out.gguf")}, "lies in the folder that is read")
+	}
+	must(t, "inspect", dir)
+	nowhere := filepath.Join(tmp, "no", "out.gguf")
+	refused(t, exitFailed, []string{"convert", dir, nowhere}, "create "+nowhere+": ")
+}
