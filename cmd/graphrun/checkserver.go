@@ -40,6 +40,8 @@ type serverPosition struct {
 	Worst    float64            `json:"worst"` // difference, of tokens that both name
 	Same     bool               `json:"same_first_choice"`
 	Bad      bool               `json:"out_of_tolerance,omitempty"`
+
+	common int // tokens that both name
 }
 
 // serverReport is what check --server found.
@@ -113,6 +115,9 @@ func (f *checkFlags) runServer(cmd *cobra.Command, list []string) error {
 		return err
 	}
 	for _, p := range r.Positions {
+		if p.Bad && p.common == 0 {
+			return fmt.Errorf("position %d (token %d, %q): none of the likeliest tokens is one of the server's, so it has another model or another tokenizer: %w", p.Position, p.Token, p.Text, errTolerance)
+		}
 		if p.Bad {
 			return fmt.Errorf("position %d (token %d, %q) differs by %.3g, tolerance %g: %w", p.Position, p.Token, p.Text, p.Worst, r.Tolerance, errTolerance)
 		}
@@ -153,14 +158,14 @@ func (r *serverReport) add(i int, t *loaders.Tokenizer, s *engine.Score, theirs 
 			p.Ours[text] = x.Logprob
 		}
 	}
-	best, common := math.Inf(-1), 0
+	best := math.Inf(-1)
 	for text, v := range theirs {
 		best = max(best, v)
 		mine, ok := p.Ours[text]
 		if !ok {
 			continue
 		}
-		common++
+		p.common++
 		d := math.Abs(mine - v)
 		p.Worst = max(p.Worst, d)
 		p.Bad = p.Bad || max(mine, v) > countedLogprob && !(d <= r.Tolerance)
@@ -168,7 +173,7 @@ func (r *serverReport) add(i int, t *loaders.Tokenizer, s *engine.Score, theirs 
 	// Equal probabilities may be listed in any order.
 	v, ok := theirs[first]
 	p.Same = ok && v >= best-1e-6
-	p.Bad = p.Bad || common == 0
+	p.Bad = p.Bad || p.common == 0
 	r.Worst = max(r.Worst, p.Worst)
 	if p.Same {
 		r.Same++
@@ -184,25 +189,30 @@ func (r *serverReport) print(w io.Writer, all bool) error {
 	}
 	fmt.Fprintf(w, "%s against %s: %d positions, %s, tolerance %g\n", r.Model, r.Server, len(r.Positions), how, r.Tolerance)
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	bad := 0
-	for i, p := range r.Positions {
+	bad, begun := 0, false
+	for _, p := range r.Positions {
 		if p.Bad {
 			bad++
 		}
 		if !all && !p.Bad && p.Same {
 			continue
 		}
-		if i == 0 || bad == 1 && p.Bad {
+		if !begun {
+			begun = true
 			fmt.Fprintf(tab, "position\ttoken\ttext\tdifference\tfirst choice\t\n")
 		}
 		same, mark := "same", ""
 		if !p.Same {
 			same = "another"
 		}
+		diff := fmt.Sprintf("%.3g", p.Worst)
+		if p.common == 0 {
+			diff = "nothing shared"
+		}
 		if p.Bad {
 			mark = "out of tolerance"
 		}
-		fmt.Fprintf(tab, "%d\t%d\t%q\t%.3g\t%s\t%s\n", p.Position, p.Token, p.Text, p.Worst, same, mark)
+		fmt.Fprintf(tab, "%d\t%d\t%q\t%s\t%s\t%s\n", p.Position, p.Token, p.Text, diff, same, mark)
 	}
 	tab.Flush()
 	fmt.Fprintf(w, "worst difference %.3g, same first choice in %d of %d positions\n", r.Worst, r.Same, len(r.Positions))

@@ -178,7 +178,7 @@ func TestCheckServer(t *testing.T) {
 		t.Errorf("%s", js)
 	}
 	other, _ := sample(t, "llama-f16")
-	refused(t, exitFailed, []string{"check", other, "--server", url, "--tokens", tokens, "-t", "1"}, "position")
+	refused(t, exitFailed, []string{"check", other, "--server", url, "--tokens", tokens, "-t", "1"}, "position", "none of the likeliest")
 	refused(t, exitFailed, []string{"check", path, "--server", url + "/nothing", "--tokens", tokens, "-t", "1"}, "404")
 	refused(t, exitFailed, []string{"check", path, "--server", "http://127.0.0.1:1", "--tokens", tokens, "-t", "1"}, "127.0.0.1:1")
 	refused(t, exitUsage, []string{"check", path, "--server", "ftp://x", "--tokens", tokens}, "ftp://x")
