@@ -23,6 +23,7 @@ type plan struct {
 	top     int
 	echo    bool // completions: the prompt is part of the answer
 	none    bool // the prompt only, no answer
+	answers int  // completions: of all prompts of the request
 	special bool // control tokens are part of the text
 	ends    []int32
 	// constraint makes the constraint of one choice; nil is none.
@@ -77,7 +78,7 @@ func (s *Server) submit(ctx context.Context, m *model, p *plan, who *client) ([]
 		})
 		if err != nil {
 			closeAll(list)
-			return nil, submitError(err)
+			return nil, tooManyAnswers(err, max(p.answers, p.params.n))
 		}
 		c := &choice{index: i, st: st, one: p.oneCall}
 		if p.parser != nil {
@@ -99,6 +100,16 @@ func submitError(err error) error {
 		return e
 	}
 	return badRequest("", "invalid_option", "%v", err)
+}
+
+// tooManyAnswers is submitError for a request that asks for n answers. If the queue
+// is full and could never hold as many, asking again is of no use.
+func tooManyAnswers(err error, n int) error {
+	var full *sched.QueueFullError
+	if errors.As(err, &full) && n > full.Max {
+		return badRequest("", "too_many", "the request asks for %d answers, and %d may wait here (--queue): ask for fewer prompts, or a smaller n, at a time", n, full.Max)
+	}
+	return submitError(err)
 }
 
 // next returns the next piece that has something in it, and io.EOF after the

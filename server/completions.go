@@ -30,6 +30,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request, who *client
 		return err
 	}
 	a := &textAnswer{s: s, m: m, p: p, id: newID("cmpl-"), created: time.Now().Unix(), who: who}
+	p.answers = len(prompts) * p.params.n
 	for i, ids := range prompts {
 		// Each prompt has a plan of its own; choices are numbered through.
 		q := *p

@@ -339,6 +339,19 @@ func TestSpecial(t *testing.T) {
 	}
 }
 
+// TestTooManyAnswers: a request that can never fit the queue is not told to try
+// again; one that could is.
+func TestTooManyAnswers(t *testing.T) {
+	m := openChain(t, chain.New(), engine.Options{MaxSeqs: 1})
+	r := startModel(t, m, sched.Options{MaxQueue: 3}, nil)
+	list := strings.Repeat(`"x",`, 40) + `"x"`
+	r.refused("/v1/completions", `{"prompt":[`+list+`]}`, 400, "too_many", "", "41 answers", "--queue")
+	r.refused("/v1/completions", `{"prompt":["x","y"],"n":20}`, 400, "too_many", "", "40 answers")
+	if x := r.post("/v1/completions", `{"prompt":["x","y"],"max_tokens":1}`); x.status != 200 {
+		t.Errorf("two answers: %d %s", x.status, x.body)
+	}
+}
+
 // TestTextOffsets: offsets are places in the text that is returned, where the token
 // that begins a text and the space before it are none.
 func TestTextOffsets(t *testing.T) {
