@@ -73,11 +73,11 @@ func (c *Client) do(ctx context.Context, address string, header http.Header) (*h
 		next.Header.Del("Referer")
 		switch {
 		case next.URL.Scheme != "https" && next.URL.Scheme != "http":
-			return fmt.Errorf("redirected to %q, want https", next.URL.Scheme)
+			return permanent{fmt.Errorf("redirected to %q, want https", next.URL.Scheme)}
 		case home.Scheme == "https" && next.URL.Scheme == "http":
-			return errors.New("redirected from https to http; refused")
+			return permanent{errors.New("redirected from https to http; refused")}
 		case len(via) >= maxRedirects:
-			return fmt.Errorf("more than %d redirects", maxRedirects)
+			return permanent{fmt.Errorf("more than %d redirects", maxRedirects)}
 		}
 		return nil
 	}}
@@ -89,6 +89,9 @@ func (c *Client) do(ctx context.Context, address string, header http.Header) (*h
 		var u *url.Error // it repeats the address with secrets of signed links
 		if errors.As(err, &u) {
 			err = u.Err
+		}
+		if p := (permanent{}); errors.As(err, &p) {
+			return nil, permanent{fmt.Errorf("hub: %s: %w", address, p.err)}
 		}
 		return nil, fmt.Errorf("hub: %s: %w", address, err)
 	}

@@ -359,6 +359,9 @@ func TestFaults(t *testing.T) {
 			case f.want != "" && (err == nil || !strings.Contains(err.Error(), f.want)):
 				t.Fatalf("error %v, want %q", err, f.want)
 			case f.want != "":
+				if strings.HasPrefix(f.name, "redirect") && strings.Contains(err.Error(), "tried") {
+					t.Errorf("tried again, of no use: %v", err)
+				}
 				if _, err := c.Find(ggufName); !isMissing(err) {
 					t.Errorf("the cache has it: %v", err)
 				}
