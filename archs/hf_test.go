@@ -381,6 +381,7 @@ func TestHFRefused(t *testing.T) {
 		{"bias without a place", "qwen3", func(f *folder) {
 			f.tensors["model.layers.0.self_attn.q_proj.bias"] = &raw{"F32", []int{1}, make([]byte, 4)}
 		}, []string{"bias"}},
+		{"bias missing", "llama-gqa", func(f *folder) { f.config["attention_bias"] = true }, []string{"model.layers.0.self_attn.q_proj.bias: missing", "attention_bias is true"}},
 		{"gptq", "llama-gqa", func(f *folder) { f.config["quantization_config"] = map[string]any{"quant_method": "gptq", "bits": 4} }, []string{"quantization_config.quant_method", `"gptq"`, "fp8, mxfp4"}},
 		{"awq", "llama-gqa", func(f *folder) { f.config["quantization_config"] = map[string]any{"quant_method": "awq"} }, []string{`"awq"`}},
 		{"bitsandbytes", "llama-gqa", func(f *folder) {

@@ -97,6 +97,9 @@ func (e *UnsupportedError) Is(target error) bool { return target == errors.ErrUn
 func errorText(format, file, field string, err error) string {
 	if format == "" {
 		format = "gguf"
+		if strings.HasSuffix(file, ".safetensors") { // of a model that is read from a folder
+			format = "safetensors"
+		}
 	}
 	parts := []string{format}
 	if file != "" {

@@ -28,6 +28,12 @@ func (f *hfFolder) build(m *Model, r *HFReader) error {
 		return &TensorError{Format: hf, File: f.src.Path, Name: f.sourceName(output),
 			Err: errors.New("missing, expected it as tie_word_embeddings is false")}
 	}
+	if on, _ := r.Bool("attention_bias"); on && r.err == nil {
+		if bias := "blk.0.attn_q.bias"; f.targets[bias] == nil {
+			return &TensorError{Format: hf, File: f.src.Path, Name: f.sourceName(bias),
+				Err: errors.New("missing, expected it as attention_bias is true")}
+		}
+	}
 	if r.err != nil {
 		return r.err
 	}
