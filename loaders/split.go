@@ -106,6 +106,9 @@ func soleModel(dir string) (string, error) {
 	const shown = 8
 	switch {
 	case len(models) == 0:
+		if st, err := os.Stat(filepath.Join(dir, hfConfigName)); err == nil && st.Mode().IsRegular() {
+			return "", &FormatError{File: dir, Err: errors.New("folder holds no .gguf file, which is wanted here; graphrun convert makes one of a Hugging Face folder")}
+		}
 		return "", &FormatError{File: dir, Err: errors.New("folder holds no .gguf file, and no config.json of a Hugging Face folder")}
 	case len(models) > shown:
 		names = append(names[:shown], "…")

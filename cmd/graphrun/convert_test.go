@@ -249,6 +249,7 @@ func TestConvertNames(t *testing.T) {
 		refused(t, exitFailed, []string{"convert", model, filepath.Join(dir, "out.gguf")}, "lies in the folder that is read")
 	}
 	must(t, "inspect", dir)
+	refused(t, exitFailed, []string{"split", dir, filepath.Join(tmp, "part"), "--size", "1M"}, dir, "graphrun convert makes one")
 	nowhere := filepath.Join(tmp, "no", "out.gguf")
 	refused(t, exitFailed, []string{"convert", dir, nowhere}, "create "+nowhere+": ")
 }
