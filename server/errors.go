@@ -130,6 +130,21 @@ func draining() *Error {
 	return &Error{Status: http.StatusServiceUnavailable, Code: "draining", RetryAfter: 1, Message: "the server is shutting down: it finishes the answers that are running and takes no new ones"}
 }
 
+// cutShort is why answers end that took longer than --drain.
+func cutShort() *Error {
+	return &Error{Status: http.StatusServiceUnavailable, Code: "draining", Message: "the server has shut down before the answer ended (--drain); what was sent of it is not whole"}
+}
+
+// why is err, unless the server itself has ended the request: a client that is
+// still there must not take what it has for the whole answer.
+func why(ctx context.Context, err error) error {
+	var cut *Error
+	if ctx.Err() != nil && errors.As(context.Cause(ctx), &cut) {
+		return cut
+	}
+	return err
+}
+
 // writeError answers with an error.
 func writeError(w http.ResponseWriter, e *Error) {
 	if e.Status == statusClosed {

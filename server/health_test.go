@@ -228,6 +228,9 @@ func TestDrain(t *testing.T) {
 			if c.ends != strings.Contains(string(b), "[DONE]") || !strings.Contains(string(b), "first") {
 				t.Errorf("%s", b)
 			}
+			if cut := strings.Contains(string(b), `"code":"draining"`); cut == c.ends {
+				t.Errorf("the stream ends with an error: %v\n%s", cut, b)
+			}
 			if err := <-stopped; (err == nil) != c.ends {
 				t.Errorf("%v", err)
 			}

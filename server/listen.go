@@ -15,8 +15,8 @@ import (
 // and new work is refused at once, running answers may go on for Options.Drain,
 // what is left is cancelled. It returns nil when all answers ended by themselves.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
+	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
 	srv := &http.Server{
 		Handler:           s,
 		BaseContext:       func(net.Listener) context.Context { return base },
@@ -45,7 +45,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		s.log.Warn("answers were still running and are cancelled", "after", s.o.Drain)
 		err = fmt.Errorf("server: answers were still running after %s and were cancelled (--drain)", s.o.Drain)
 	}
-	cancel() // what is left ends with an error event
+	cancel(cutShort()) // what is left ends with an error event
 	if m != nil {
 		if cerr := m.sched.Close(); cerr != nil && err == nil {
 			err = cerr

@@ -71,6 +71,7 @@ type part struct {
 // nothing came for a while. It returns when all have ended, when f or idle fails,
 // or when ctx ends; the choices have ended by then.
 func merge(ctx context.Context, list []*choice, f func(part) error, idle func() error) error {
+	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	parts := make(chan part)
 	left := make(chan struct{})
@@ -106,7 +107,7 @@ func merge(ctx context.Context, list []*choice, f func(part) error, idle func() 
 		select {
 		case x := <-parts:
 			if x.err != nil && !errors.Is(x.err, io.EOF) {
-				return x.err
+				return why(outer, x.err)
 			}
 			if err := f(x); err != nil {
 				return err
@@ -118,7 +119,7 @@ func merge(ctx context.Context, list []*choice, f func(part) error, idle func() 
 				return err
 			}
 		case <-ctx.Done():
-			return ctx.Err()
+			return why(outer, ctx.Err())
 		}
 		tick.Reset(pingAfter)
 	}
@@ -137,7 +138,7 @@ func collectAll(ctx context.Context, list []*choice) error {
 	defer closeAll(list)
 	for _, c := range list {
 		if err := c.collect(ctx); err != nil {
-			return err
+			return why(ctx, err)
 		}
 	}
 	return nil
