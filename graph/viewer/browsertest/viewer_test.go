@@ -129,30 +129,30 @@ func TestViewer(t *testing.T) {
 	if len(cols) < 4 || !strings.HasPrefix(cols[0], "build") || !strings.Contains(strings.Join(cols, "|"), "fuse-gated") {
 		t.Fatalf("columns %q, want build first and one for fuse-gated", cols)
 	}
-	if got := texts(t, ctx, ".col:first-child .times"); len(got) != 1 || got[0] != "×4" {
-		t.Errorf("folded blocks of the first column %q, want one of ×4", got)
+	if got := texts(t, ctx, ".col:first-child .times"); len(got) != 1 || got[0] != "×3" {
+		t.Errorf("folded blocks of the first column %q, want one of ×3: the last layer computes the wanted rows alone", got)
 	}
 
-	// A click selects a value in every column, its uses, and fills the panel.
-	run(t, ctx, chromedp.Click(chromedp.CSS(`.col:first-child .row[id$="v8"]`)))
+	// A click selects a value, the attention of layer 0, in every column, its uses, and fills the panel.
+	run(t, ctx, chromedp.Click(chromedp.CSS(`.col:first-child .row[id$="v22"] .v`)))
 	id := js[string](t, ctx, `document.querySelector(".col:first-child .row.sel .v").textContent`)
-	if id != "v8" {
-		t.Fatalf("clicked v8, selected %s", id)
+	if id != "v22" {
+		t.Fatalf("clicked v22, selected %s", id)
 	}
 	if n := js[int](t, ctx, `new Set([...document.querySelectorAll(".row.sel")].map(e => e.id.replace(/v.*/, ""))).size`); n != len(cols) {
-		t.Errorf("v8 is selected in %d of %d columns", n, len(cols))
+		t.Errorf("v22 is selected in %d of %d columns", n, len(cols))
 	}
-	if got := js[[]string](t, ctx, `[...document.querySelectorAll(".col:first-child .row.uses .op")].map(e => e.textContent)`); len(got) != 3 || got[0] != "matmul" {
-		t.Errorf("uses of v8 in the first column are %q, want three matmul", got)
+	if got := js[[]string](t, ctx, `[...document.querySelectorAll(".col:first-child .row.uses .op")].map(e => e.textContent)`); len(got) != 1 || got[0] != "reshape" {
+		t.Errorf("uses of v22 in the first column are %q, want one reshape", got)
 	}
-	if got := js[[]string](t, ctx, `[...document.querySelectorAll(".col:last-child .row.uses .op")].map(e => e.textContent)`); len(got) != 1 || got[0] != "quantize" {
-		t.Errorf("uses of v8 in the last column are %q, want one quantize", got)
+	if got := js[[]string](t, ctx, `[...document.querySelectorAll(".col:last-child .row.uses .op")].map(e => e.textContent)`); len(got) != 1 || got[0] != "reshape" {
+		t.Errorf("uses of v22 in the last column are %q, want one reshape", got)
 	}
-	if js[bool](t, ctx, `new Set([...document.querySelectorAll('.v[data-v="8"]')].map(e => e.style.getPropertyValue("--h"))).size !== 1`) {
-		t.Error("v8 has more than one colour")
+	if js[bool](t, ctx, `new Set([...document.querySelectorAll('.v[data-v="22"]')].map(e => e.style.getPropertyValue("--h"))).size !== 1`) {
+		t.Error("v22 has more than one colour")
 	}
 	panel := js[string](t, ctx, `document.getElementById("panel").innerText`)
-	for _, want := range []string{"rmsnorm", "attn.norm", "f32", "[T,128]", "512 B", "offset", "steps 8 to", "llama.go:"} {
+	for _, want := range []string{"attention", "attn.ctx", "f32", "[T,4,32]", "512 B", "offset", "steps 22 to", "llama.go:"} {
 		if !strings.Contains(panel, want) {
 			t.Errorf("the panel lacks %q:\n%s", want, panel)
 		}
@@ -162,36 +162,36 @@ func TestViewer(t *testing.T) {
 	// The panel tells the largest step, too.
 	run(t, ctx, chromedp.Click(chromedp.CSS(`[data-step="1"]`)))
 	if panel := js[string](t, ctx, `document.getElementById("panel").innerText`); !strings.Contains(panel, "256.0 KiB") && !strings.Contains(panel, "256 KiB") {
-		t.Errorf("v8 of 512 tokens has not 256 KiB in the panel:\n%s", panel)
+		t.Errorf("v22 of 512 tokens has not 256 KiB in the panel:\n%s", panel)
 	}
 }
 
 func TestKeys(t *testing.T) {
 	ctx, url := browser(t), page(t, "")
-	open(t, ctx, url+"#v8", 1680, 1000, "dark")
+	// The attention of layer 0, which no pass touches.
+	open(t, ctx, url+"#v22", 1680, 1000, "dark")
 	selected := func() string {
 		return js[string](t, ctx, `document.querySelector("#panel h2").textContent`)
 	}
-	if got := selected(); got != "v8rmsnorm" {
-		t.Fatalf("the address names v8, selected is %s", got)
+	if got := selected(); got != "v22attention" {
+		t.Fatalf("the address names v22, selected is %s", got)
 	}
 	key := func(k string) { t.Helper(); run(t, ctx, chromedp.KeyEvent(k)) }
 	key("u")
-	if got := selected(); got != "v131quantize" {
-		t.Errorf("the first use of v8 is %s, want the quantize v131", got)
+	if got := selected(); got != "v23reshape" {
+		t.Errorf("the first use of v22 is %s, want the reshape v23", got)
 	}
-	key("u")
 	key("]")
-	if got := selected(); got != "v40matmul" {
-		t.Errorf("the same product one layer on is %s, want v40", got)
+	if got := selected(); got != "v53reshape" {
+		t.Errorf("the same value one layer on is %s, want v53", got)
 	}
-	if got := texts(t, ctx, ".col:last-child .block b"); len(got) != 1 || got[0] != "layer 1" {
-		t.Errorf("shown block is %q, want layer 1", got)
+	if got := texts(t, ctx, ".col:last-child .block b"); len(got) == 0 || got[0] != "layer 1" {
+		t.Errorf("shown blocks are %q, want layer 1 first", got)
 	}
 	shoot(t, ctx, "dark-selected")
 	key("\b")
-	if got := selected(); got != "v131quantize" {
-		t.Errorf("Backspace goes to %s, want v131", got)
+	if got := selected(); got != "v22attention" {
+		t.Errorf("Backspace goes to %s, want v22", got)
 	}
 	key("o")
 	if got := js[int](t, ctx, `document.querySelectorAll("#b-open[aria-pressed=true]").length`); got != 1 {
