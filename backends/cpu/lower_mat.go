@@ -129,10 +129,12 @@ func lowerProduct(l *lowered, c *graph.Call, weights []*graph.Tensor, after fini
 // activations anew for each piece, which is a loss with few rows.
 const heldBytes = 512 << 10
 
-// heldRows returns the number of rows held for t tokens, a multiple of block,
-// itself a power of two.
-func heldRows(t, block int) int {
-	return max(64, block, min(4096, heldBytes/(4*t)&^(max(64, block)-1)))
+// heldRows returns the number of rows of k elements held for t tokens, a multiple
+// of block, itself a power of two. Shorter rows are multiplied faster, and there
+// what the cache does not hold costs more of the time.
+func heldRows(t, k, block int) int {
+	most := heldBytes * min(k, 2048) / 2048
+	return max(64, block, min(4096, most/(4*t)&^(max(64, block)-1)))
 }
 
 // lowerGatedMatMul multiplies by gate and up and joins the results. Where the
@@ -181,7 +183,7 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 	// Rows lie a cache line further apart than they are long: at a distance of a
 	// power of two they would fall on each other in the caches.
 	const apart = 16
-	held := func(t int) int { return aligned(4 * t * (heldRows(t, block) + apart)) }
+	held := func(t int) int { return aligned(4 * t * (heldRows(t, up.K, block) + apart)) }
 	l.scratch = func(c *graph.Call) int {
 		t := c.In[0].Rows()
 		// One token may hold most rows, many tokens most bytes.
@@ -195,7 +197,7 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
 		t := c.In[0].Rows()
 		x, stride := rows(c.In[0])
-		most, size := heldRows(t, block), held(t)
+		most, size := heldRows(t, up.K, block), held(t)
 		ups, scratch := floats(scratch[:size]), scratch[size:]
 		var gates []float32
 		var row []byte
