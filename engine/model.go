@@ -163,6 +163,7 @@ type Model struct {
 	batch    *Batch
 	memory   MemoryReport
 	warnings []string
+	pager    *pager    // nil: no pages are mapped ahead
 	scratch  sync.Pool // of samplers
 
 	mu       sync.Mutex
@@ -228,6 +229,7 @@ func OpenBytes(name string, data []byte, o Options) (*Model, error) {
 func open(f *loaders.Model, o Options) (*Model, error) {
 	m := &Model{File: f, o: o}
 	if err := f.Guard(m.build); err != nil {
+		m.pager.end()
 		f.Close()
 		return nil, err
 	}
@@ -265,6 +267,7 @@ func (m *Model) build() (err error) {
 	if err != nil {
 		return err
 	}
+	m.mapAhead(m.Graph)
 	if m.limits, err = m.o.limits(m.Arch.V, m.Arch.ContextLength); err != nil {
 		return err
 	}
@@ -404,6 +407,7 @@ func (m *Model) Close() error {
 		return nil
 	}
 	m.closed = true
+	m.pager.end()
 	err := m.batch.prog.Close()
 	if m.embedder != nil && m.embedder != m.batch {
 		err = errors.Join(err, m.embedder.prog.Close())

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package engine
+
+// mapPages is for systems that can map pages ahead.
+func mapPages([]byte) bool { return false }
