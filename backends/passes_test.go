@@ -27,7 +27,6 @@ type network struct {
 	weights tensors
 	acts    []*graph.Value // f32[T,D]
 	moe     bool           // experts may be chosen
-	text    string
 
 	pos, seq, pages *graph.Value
 }

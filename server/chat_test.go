@@ -338,8 +338,7 @@ func TestUserText(t *testing.T) {
 	c.Template = chain.Template
 	r := start(t, c, nil)
 	control := func(body string) int {
-		var x struct{ Tokens []int32 }
-		x = decode[struct{ Tokens []int32 }](t, r.post("/apply-template", body).body)
+		x := decode[struct{ Tokens []int32 }](t, r.post("/apply-template", body).body)
 		n := 0
 		for _, id := range x.Tokens {
 			if r.m.Tokenizer.IsControl(id) {

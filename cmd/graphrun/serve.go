@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -324,9 +325,6 @@ func (f *serveFlags) load(ctx context.Context, cmd *cobra.Command, s *server.Ser
 			s.Loading(opened+(1-opened)*float64(done)/float64(total), "reading")
 		}
 	}
-	preloaded = sum
+	runtime.KeepAlive(sum) // or the reading might be left out
 	return m, nil
 }
-
-// preloaded keeps the compiler from leaving out the reading.
-var preloaded byte
