@@ -340,8 +340,7 @@ func (m *Model) compile(g *graph.Graph, l Limits, z CacheSize) (*Batch, MemoryRe
 	}
 	var prog backends.Program
 	compile := func() (err error) {
-		prog, err = m.backend.Compile(g, weights{m.File}, backends.Options{Threads: m.o.Threads, Dims: dims,
-			Off: m.o.Off, Check: m.o.Check, Keep: m.o.Keep, Finite: m.o.Finite, Deterministic: m.o.Deterministic, OnPass: m.o.OnPass})
+		prog, err = m.backend.Compile(g, weights{m.File}, m.o.compile(dims))
 		return err
 	}
 	guard := func(fn func() error) error { return fn() }
@@ -368,6 +367,27 @@ func (m *Model) compile(g *graph.Graph, l Limits, z CacheSize) (*Batch, MemoryRe
 	}
 	b.file = m.File
 	return b, r, nil
+}
+
+// compile returns what a backend compiles with.
+func (o *Options) compile(dims graph.Dims) backends.Options {
+	return backends.Options{Threads: o.Threads, Dims: dims, Off: o.Off, Check: o.Check, Keep: o.Keep, Finite: o.Finite,
+		Deterministic: o.Deterministic, OnPass: o.OnPass}
+}
+
+// History takes the graph of the model through its passes once more, with the
+// passes that are off left out, and returns each state. The backend "ref" has no
+// passes: it runs the graph as it is built.
+func (m *Model) History() (*graph.History, error) {
+	h := new(graph.History)
+	h.Begin(m.Graph)
+	if m.backend.Name() != (cpu.Backend{}).Name() {
+		return h, nil
+	}
+	o := m.o.compile(m.batch.prog.Graph().Bound)
+	o.OnPass = func(s graph.PassStat, g *graph.Graph) { h.Add(g, s) }
+	_, err := cpu.Optimize(m.Graph, o)
+	return h, err
 }
 
 // stepDims returns the largest sizes of the graph's named dimensions.

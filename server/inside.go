@@ -9,9 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"graphrun/backends"
-	"graphrun/backends/cpu"
-	"graphrun/graph"
 	"graphrun/profile"
 	"graphrun/server/sched"
 )
@@ -23,10 +20,7 @@ func (s *Server) graphPage(w http.ResponseWriter, _ *http.Request, _ *client) er
 	if err != nil {
 		return err
 	}
-	var h graph.History
-	h.Begin(m.m.Graph)
-	_, err = cpu.Optimize(m.m.Graph, backends.Options{Dims: m.m.Program().Graph().Bound,
-		OnPass: func(st graph.PassStat, g *graph.Graph) { h.Add(g, st) }})
+	h, err := m.m.History()
 	if err != nil {
 		return err
 	}

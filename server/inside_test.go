@@ -7,9 +7,44 @@ import (
 	"strings"
 	"testing"
 
+	"graphrun/engine"
 	"graphrun/internal/chain"
 	"graphrun/profile"
 )
+
+// TestGraphAsRun: the page shows the graph that runs, without the passes that are
+// off, and without any for the backend that has none.
+func TestGraphAsRun(t *testing.T) {
+	for _, c := range []struct {
+		o     engine.Options
+		fused bool
+		last  string
+	}{
+		{engine.Options{}, true, "memplan"},
+		{engine.Options{Off: []string{"fuse-gated"}}, false, "memplan"},
+		{engine.Options{Backend: "ref"}, false, "build"},
+	} {
+		m, err := engine.Open("../testdata/models/llama-q8_0.gguf", c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := m.History()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var page strings.Builder
+		if err := h.WriteHTML(&page, "x"); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(page.String(), `"gatedmatmul`); got != c.fused {
+			t.Errorf("%+v: a fused gate on the page: %v, want %v", c.o, got, c.fused)
+		}
+		if last := page.String(); strings.Contains(last, `"memplan"`) != (c.last == "memplan") {
+			t.Errorf("%+v: the last state is not %s", c.o, c.last)
+		}
+		m.Close()
+	}
+}
 
 // TestInside gets the page of the graph and a profile of the next steps.
 func TestInside(t *testing.T) {
