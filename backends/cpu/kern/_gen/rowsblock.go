@@ -1,0 +1,290 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A picker collects the f16 numbers of a group's blocks in the order of their
+// sums: four for each step.
+type picker struct {
+	lanes [4]reg.Register
+	steps int
+}
+
+// setup makes the masks of the lanes that belong to a step.
+func (p *picker) setup(steps int) {
+	p.steps = steps
+	if steps == 1 {
+		return
+	}
+	for i := range steps {
+		p.lanes[i] = c.K()
+		r := c.GP64()
+		c.MOVQ(operand.U32(map[int]int{2: 0x5555, 4: 0x1111}[steps]<<i), r)
+		c.KMOVQ(r, p.lanes[i])
+	}
+}
+
+// words puts words of from, chosen by index, into the lanes of step pos.
+func (p *picker) words(from reg.Register, index reg.VecVirtual, pos int, to reg.VecVirtual) {
+	if p.steps == 1 {
+		c.VPERMW(from, index, to)
+	} else {
+		c.VPERMW(from, index, p.lanes[pos], to)
+	}
+}
+
+// rowsQ8_0 takes four blocks in a step.
+func rowsQ8_0() *rowStepper {
+	// What is written by halves is allocated once: writing a part of a register
+	// makes it live from the start.
+	var flip, words, quad, index reg.VecVirtual
+	var q [2]reg.VecVirtual
+	var p picker
+	s := &rowStepper{name: "Q8_0", wBytes: 136, prefetch: 16384, most: 6}
+	s.setup = func(steps int) {
+		p.setup(steps)
+		flip, words, quad = splat("flip80", 0x80808080), c.ZMM(), c.XMM()
+		index = loadTable("quarters", wordsOf(32, func(i int) uint16 { return uint16(i / 4 % 4) }))
+		q = [2]reg.VecVirtual{c.ZMM(), c.ZMM()}
+		zero(quad)
+	}
+	s.start = func() { zero(words) }
+	s.step = func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual, partial bool) {
+		block := func(i, disp int) operand.Mem { return at(w, 136*pos+34*i+disp) }
+		if partial {
+			// Block 0 lacks, 3 exists, masks tell about 1 and 2.
+			a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
+			mask := func(i int) reg.Register {
+				k := c.K()
+				c.KMOVQ(at(a, rwMask+8*i), k)
+				return k
+			}
+			zero(quad)
+			c.VPBROADCASTW(block(1, 0), mask(2), quad)
+			c.VPBROADCASTW(block(2, 0), mask(3), quad)
+			one := c.YMM()
+			c.VMOVDQU8_Z(block(1, 2), mask(0), one)
+			c.VMOVDQA32(none, q[0])
+			c.VINSERTI64X4(operand.U8(1), one, q[0], q[0])
+			c.VMOVDQU8_Z(block(2, 2), mask(1), q[1].AsY())
+		} else {
+			for i := range 3 {
+				c.VPINSRW(operand.U8(i), block(i, 0), quad, quad)
+			}
+			c.VMOVDQU32(block(0, 2), q[0].AsY())
+			c.VINSERTI64X4(operand.U8(1), block(1, 2), q[0], q[0])
+			c.VMOVDQU32(block(2, 2), q[1].AsY())
+		}
+		c.VPINSRW(operand.U8(3), block(3, 0), quad, quad)
+		c.VINSERTI64X4(operand.U8(1), block(3, 2), q[1], q[1])
+		p.words(quad.AsZ(), index, pos, words)
+		for _, v := range q {
+			c.VPXORD(flip, v, v)
+		}
+		for t, v := range sums {
+			u := c.ZMM()
+			c.VMOVDQA32(none, u)
+			c.VMOVDQA32(none, v)
+			c.VPDPBUSD(x.at(t, 128*pos), q[0], v)
+			c.VPDPBUSD(x.at(t, 128*pos+64), q[1], u)
+			addLanes(v, u, v)
+		}
+	}
+	s.scales = func() (d, m reg.VecVirtual) {
+		d = c.ZMM()
+		c.VCVTPH2PS(words.AsY(), d)
+		return d, nil
+	}
+	return s
+}
+
+// A rowNibble is a format with 16 bytes of nibbles per block of 32: byte i
+// holds element i in its low and element i+16 in its high half.
+type rowNibble struct {
+	name         string
+	block, nib   int // bytes per block; where its nibbles lie
+	scale, min   int // where the f16 scale and minimum lie; min is 0 if there is none
+	fifth        int // where 32 fifth bits lie, or 0
+	values       func() reg.VecVirtual
+	exponents    bool // the scale is an e8m0 exponent
+	second, wide int  // a step's second load: where it starts, and its bytes
+}
+
+var rowNibbles = []*rowNibble{
+	{name: "Q4_0", block: 18, nib: 2, second: 56, wide: 16},
+	{name: "Q4_1", block: 20, nib: 4, min: 2, second: 64, wide: 16},
+	{name: "Q5_0", block: 22, nib: 6, fifth: 2, second: 56, wide: 32},
+	{name: "Q5_1", block: 24, nib: 8, min: 2, fifth: 4, second: 64, wide: 32},
+	{name: "IQ4_NL", block: 18, nib: 2, values: iq4Table, second: 56, wide: 16},
+	{name: "MXFP4", block: 17, nib: 1, values: mxfp4Table, exponents: true, second: 52, wide: 16},
+}
+
+// source returns the number of byte o of four blocks in the two loads.
+func (f *rowNibble) source(o int) byte {
+	if o < 64 {
+		return byte(o)
+	}
+	return byte(64 + o - f.second)
+}
+
+// stepper takes four blocks in a step.
+func (f *rowNibble) stepper() *rowStepper {
+	s := &rowStepper{name: f.name, wBytes: 4 * f.block, prefetch: 8192, most: 6, noOffset: f.min > 0}
+	var gather, low, values, one, bitMask, bit4, scaleIndex, minIndex reg.VecVirtual
+	var bits [2]reg.VecVirtual
+	var scales, mins reg.VecVirtual // f16 numbers, or exponents
+	var last reg.VecVirtual         // allocated once, as in rowsQ8_0
+	var p picker
+	s.setup = func(steps int) {
+		p.setup(steps)
+		last, scales = c.ZMM(), c.ZMM()
+		low = splat("low0f", 0x0f0f0f0f)
+		gather = loadTable("rownib"+f.name, bytesOf(64, func(i int) byte { return f.source(i/16*f.block + f.nib + i%16) }))
+		index := func(field int) []byte {
+			return wordsOf(32, func(i int) uint16 { return uint16(f.source(i/4%4*f.block+field)) / 2 })
+		}
+		if f.values != nil {
+			values = f.values()
+		}
+		if f.exponents {
+			one = splat("one", 1)
+			scaleIndex = loadTable("rowe"+f.name, bytesOf(64, func(i int) byte { return f.source(i/4%4*f.block + f.scale) }))
+		} else {
+			scaleIndex = loadTable("rowd"+f.name, index(f.scale))
+		}
+		if f.min > 0 {
+			mins, minIndex = c.ZMM(), loadTable("rowm"+f.name, index(f.min))
+		}
+		if f.fifth > 0 {
+			bit4 = splat("bit4", 0x10101010)
+			bitMask = loadTable("bitmask", bytesOf(64, func(i int) byte { return 1 << (i % 8) }))
+			for h := range bits {
+				bits[h] = loadTable(fmt.Sprintf("rowbits%s%d", f.name, h), bytesOf(64, func(i int) byte {
+					return f.source(i/16*f.block + f.fifth + 2*h + i%16/8)
+				}))
+			}
+		}
+	}
+	s.start = func() {
+		zero(scales)
+		if f.min > 0 {
+			zero(mins)
+		}
+	}
+	s.step = func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual, partial bool) {
+		lo, hi := c.ZMM(), c.ZMM()
+		first, second := at(w, s.wBytes*pos), at(w, s.wBytes*pos+f.second)
+		var part reg.Register = last.AsX()
+		if f.wide == 32 {
+			part = last.AsY()
+		}
+		if partial {
+			k0, k1, a := c.K(), c.K(), c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
+			c.KMOVQ(at(a, rwMask), k0)
+			c.KMOVQ(at(a, rwMask+8), k1)
+			c.VMOVDQU8_Z(first, k0, lo)
+			c.VMOVDQU8_Z(second, k1, part)
+		} else {
+			load64(w, s.wBytes*pos, lo)
+			c.VMOVDQU32(second, part)
+		}
+		pick := func(index, to reg.VecVirtual, field int) {
+			from := lo
+			if 3*f.block+field >= 64 {
+				from = c.ZMM()
+				c.VMOVDQA32(lo, from)
+				c.VPERMT2W(last, index, from)
+				if p.steps == 1 {
+					c.VMOVDQA32(from, to)
+				} else {
+					c.VMOVDQU16(from, p.lanes[pos], to)
+				}
+				return
+			}
+			p.words(from, index, pos, to)
+		}
+		switch {
+		case !f.exponents:
+			pick(scaleIndex, scales, f.scale)
+		case p.steps == 1:
+			c.VPERMB(lo, scaleIndex, scales)
+		default:
+			c.VPERMB(lo, scaleIndex, p.lanes[pos], scales)
+		}
+		if f.min > 0 {
+			pick(minIndex, mins, f.min)
+		}
+		var fifth [2]reg.Register
+		if f.fifth > 0 {
+			for h := range fifth {
+				fifth[h] = c.K()
+				t := c.ZMM()
+				c.VMOVDQA32(lo, t)
+				c.VPERMT2B(last, bits[h], t)
+				c.VPTESTMB(bitMask, t, fifth[h])
+			}
+		}
+		c.VPERMT2B(last, gather, lo)
+		c.VPSRLD(operand.U8(4), lo, hi)
+		c.VPANDD(low, hi, hi)
+		c.VPANDD(low, lo, lo)
+		for h, q := range []reg.VecVirtual{lo, hi} {
+			if f.fifth > 0 {
+				c.VPADDB(bit4, q, fifth[h], q)
+			}
+			if values != nil {
+				c.VPSHUFB(q, values, q)
+			}
+		}
+		for t, v := range sums {
+			c.VMOVDQA32(none, v)
+			c.VPDPBUSD(x.at(t, 128*pos), lo, v)
+			c.VPDPBUSD(x.at(t, 128*pos+64), hi, v)
+		}
+	}
+	s.scales = func() (d, m reg.VecVirtual) {
+		d = c.ZMM()
+		if f.exponents {
+			c.VPMOVZXBD(scales.AsX(), d)
+			exponent(d, one)
+		} else {
+			c.VCVTPH2PS(scales.AsY(), d)
+		}
+		if f.min > 0 {
+			m = c.ZMM()
+			c.VCVTPH2PS(mins.AsY(), m)
+		}
+		return d, m
+	}
+	return s
+}
+
+// zip generates the copy of activations with the lanes of every 128 bytes in
+// another order.
+func zip(name string, first, second int) {
+	c.Function("zip" + name + "AVX512")
+	c.Attributes(noSplit)
+	c.Pragma("noescape")
+	c.Doc("zip" + name + "AVX512 copies n times 128 bytes, each with its eight parts of 16 bytes in another order.")
+	c.SignatureExpr("func(dst, src *byte, n int)")
+	dst, src := c.Load(c.Param("dst"), c.GP64()).(reg.GPVirtual), c.Load(c.Param("src"), c.GP64()).(reg.GPVirtual)
+	n := c.Load(c.Param("n"), c.GP64())
+	c.Label("step")
+	p, q, r := c.ZMM(), c.ZMM(), c.ZMM()
+	c.VMOVDQU32(at(src, 0), p)
+	c.VMOVDQU32(at(src, 64), q)
+	c.VSHUFI32X4(operand.U8(first), q, p, r)
+	c.VSHUFI32X4(operand.U8(second), q, p, p)
+	c.VMOVDQU32(r, at(dst, 0))
+	c.VMOVDQU32(p, at(dst, 64))
+	c.ADDQ(operand.U8(128), src)
+	c.ADDQ(operand.U8(128), dst)
+	c.DECQ(n)
+	c.JNZ(operand.LabelRef("step"))
+	c.VZEROUPPER()
+	c.RET()
+}
