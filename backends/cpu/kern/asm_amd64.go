@@ -27,10 +27,10 @@ func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch
 	}
 }
 
-// byDecodedRows tells where AVX2's way is the faster one on AVX-512 too: IQ3_S
-// looks numbers up one by one, and the row kernels wait longer for that.
+// byDecodedRows tells where AVX2's way is the only one on AVX-512 too: IQ3_S
+// looks numbers up one by one, and row kernels would wait longer for that.
 func (w *Mat) byDecodedRows(T int) bool {
-	return w.Type == graph.IQ3_S && T < w.panelFrom() && features.avx2
+	return features.avx512 && w.Type == graph.IQ3_S && T < w.panelFrom()
 }
 
 // panelFrom returns the number of tokens from which on unpacking a panel is

@@ -46,8 +46,7 @@ const (
 	sumsMins                    // int16 Σ of 32, for minima; groups of 32 come in the order 0 2 1 3
 	sumsMins16                  // int16 Σ of 16, for minima: the first eight of each superblock, then the others
 	sumsOffset                  // int16 −Σ of 16
-	sumsGroup32                 // int32 −offset·Σ of 32
-	sumsHalves32                // the same; the first halves of four groups come together
+	sumsHalves32                // int32 −offset·Σ of 32; the first halves of four groups come together
 )
 
 // rowFormat describes the row kernels of a weight type.
@@ -72,7 +71,6 @@ var rowFormats = [graph.Q8]rowFormat{
 	graph.TQ1_0:  {sums: sumsOffset},
 	graph.TQ2_0:  {sums: sumsOffset},
 	graph.IQ4_XS: {sums: sumsHalves32},
-	graph.IQ3_S:  {sums: sumsGroup32},
 }
 
 // rowPlan is the shape of a product of up to n tokens.
@@ -270,9 +268,6 @@ func (p *rowPlan) arrangeSuper(w *Mat, x, dst []byte) {
 		arrangeMins16AVX512(&a)
 	case sumsOffset:
 		arrangeOffsetAVX512(&a)
-	case sumsGroup32:
-		a.off *= uint64(uint16(-formats[w.Type].off))
-		arrangeGroup32AVX512(&a)
 	case sumsHalves32:
 		a.off *= uint64(uint16(-formats[w.Type].off))
 		arrangeHalves32AVX512(&a)

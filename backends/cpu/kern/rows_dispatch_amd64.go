@@ -40,8 +40,6 @@ func rowsMost(w graph.DType) int {
 		return 6
 	case graph.IQ4_XS:
 		return 4
-	case graph.IQ3_S:
-		return 4
 	}
 	return 0
 }
@@ -221,14 +219,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsIQ4_XST3AVX512(a)
 	case int(graph.IQ4_XS)<<3 | 4:
 		rowsIQ4_XST4AVX512(a)
-	case int(graph.IQ3_S)<<3 | 1:
-		rowsIQ3_ST1AVX512(a)
-	case int(graph.IQ3_S)<<3 | 2:
-		rowsIQ3_ST2AVX512(a)
-	case int(graph.IQ3_S)<<3 | 3:
-		rowsIQ3_ST3AVX512(a)
-	case int(graph.IQ3_S)<<3 | 4:
-		rowsIQ3_ST4AVX512(a)
 	default:
 		panic("kern: no row kernel")
 	}

@@ -592,34 +592,6 @@ func rowsIQ4_XST3AVX512(a *rowsArgs)
 //go:noescape
 func rowsIQ4_XST4AVX512(a *rowsArgs)
 
-// rowsIQ3_ST1AVX512 multiplies rows of IQ3_S with 1 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsIQ3_ST1AVX512(a *rowsArgs)
-
-// rowsIQ3_ST2AVX512 multiplies rows of IQ3_S with 2 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsIQ3_ST2AVX512(a *rowsArgs)
-
-// rowsIQ3_ST3AVX512 multiplies rows of IQ3_S with 3 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsIQ3_ST3AVX512(a *rowsArgs)
-
-// rowsIQ3_ST4AVX512 multiplies rows of IQ3_S with 4 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsIQ3_ST4AVX512(a *rowsArgs)
-
 // zipHalvesAVX512 copies n times 128 bytes, each with its eight parts of 16 bytes in another order.
 //
 //go:noescape
@@ -660,11 +632,6 @@ func arrangeMins16AVX512(a *superArgs)
 //
 //go:noescape
 func arrangeOffsetAVX512(a *superArgs)
-
-// arrangeGroup32AVX512 arranges superblocks of one token for row kernels.
-//
-//go:noescape
-func arrangeGroup32AVX512(a *superArgs)
 
 // arrangeHalves32AVX512 arranges superblocks of one token for row kernels.
 //

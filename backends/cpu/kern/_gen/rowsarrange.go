@@ -18,7 +18,6 @@ func genArrange() {
 	arrangeSuper("Mins", 0x44, 0xee)
 	arrangeSuper("Mins16", 0, 0)
 	arrangeSuper("Offset", 0, 0)
-	arrangeSuper("Group32", 0, 0)
 	arrangeSuper("Halves32", 0x88, 0xdd)
 }
 

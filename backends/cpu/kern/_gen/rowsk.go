@@ -14,7 +14,7 @@ const xSums = 1024
 func rowSupers() []*rowStepper {
 	return []*rowStepper{
 		rowsQ4K(false), rowsQ4K(true), rows16(superQ6K()), rows16(superQ2K()), rows16(superQ3K()),
-		rowsTernary(superTQ1()), rowsTernary(superTQ2()), rowsIQ4XS(), rowsIQ3S(),
+		rowsTernary(superTQ1()), rowsTernary(superTQ2()), rowsIQ4XS(),
 	}
 }
 
@@ -212,61 +212,6 @@ func rowsIQ4XS() *rowStepper {
 				c.VMOVDQA32(none, p)
 				c.VPDPBUSD(x.at(t, 256*pos+128*h), q, p)
 				c.VPDPBUSD(x.at(t, 256*pos+128*h+64), top, p)
-				c.VPMULLD(sc, p, p)
-				c.VPADDD(p, v, v)
-			}
-		}
-	})
-}
-
-// rowsIQ3S takes 8 int32 −16·Σ of 32 for each superblock as sums.
-func rowsIQ3S() *rowStepper {
-	var low4, one, c16, c256, half reg.VecVirtual
-	var shift [5]reg.VecVirtual
-	var high, sign reg.Register
-	var grid *lookup
-	return newSuper("IQ3_S", 110, 4, &superScales{d: 0}, func() {
-		low4, one, c16, c256 = splat("low4", 15), splat("one", 1), splat("bit4", 0x10101010), splat("c256", 256)
-		high, sign, half = c.K(), c.K(), c.YMM()
-		grid = newLookup("·iq3Bytes")
-		for i := range shift {
-			shift[i] = loadTable(fmt.Sprintf("s3%d", i), dwordsOf(16, func(l int) uint32 {
-				if i == 4 {
-					return uint32(4 * (l % 8))
-				}
-				return uint32(4 * (2*i + l/8))
-			}))
-		}
-	}, func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual) {
-		bits := c.ZMM()
-		c.VPBROADCASTD(at(w, 106), bits)
-		scale := func(i int) reg.VecVirtual {
-			a := c.ZMM()
-			c.VPSRLVD(shift[i], bits, a)
-			c.VPANDD(low4, a, a)
-			c.VPADDD(a, a, a)
-			c.VPADDD(one, a, a)
-			return a
-		}
-		all := scale(4)
-		for t, v := range sums {
-			c.VPMULLD(x.at(t, xSums+32*pos), all.AsY(), half)
-			c.VMOVDQA32(half.AsZ(), v)
-		}
-		for i := range 4 {
-			idx, sc := c.ZMM(), scale(i)
-			c.VPMOVZXBD(at(w, 2+16*i), idx)
-			c.KMOVW(at(w, 66+2*i), high)
-			c.VPADDD(c256, idx, high, idx)
-			q := grid.of(idx)
-			c.KMOVQ(at(w, 74+8*i), sign)
-			u := c.ZMM()
-			c.VPADDB(q, c16, u)
-			c.VPSUBB(q, c16, sign, u)
-			for t, v := range sums {
-				p := c.ZMM()
-				c.VMOVDQA32(none, p)
-				c.VPDPBUSD(x.at(t, 256*pos+64*i), u, p)
 				c.VPMULLD(sc, p, p)
 				c.VPADDD(p, v, v)
 			}
