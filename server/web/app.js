@@ -238,7 +238,8 @@ function summary(u, wait, rest, finish) {
   if (!u) return "";
   const out = u.completion_tokens, cached = (u.prompt_tokens_details || {}).cached_tokens || 0;
   let s = `${u.prompt_tokens} prompt tokens${cached ? ` (${cached} from the cache)` : ""}, first token after ${Math.round(wait)} ms, ${out} generated`;
-  if (out > 1 && rest > 0) s += `, ${((out - 1) / rest * 1000).toFixed(1)} per second`;
+  // A short answer comes in one piece, which says nothing about the model.
+  if (out > 1 && rest > 200) s += `, ${((out - 1) / rest * 1000).toFixed(1)} per second`;
   if (finish === "length") s += "; ended at the limit";
   return s;
 }

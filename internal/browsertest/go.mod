@@ -1,4 +1,4 @@
-module graphrun/graph/viewer/browsertest
+module graphrun/internal/browsertest
 
 go 1.26.0
 
@@ -16,4 +16,4 @@ require (
 	golang.org/x/text v0.44.0 // indirect
 )
 
-replace graphrun => ../../..
+replace graphrun => ../..

@@ -2,7 +2,6 @@ package browsertest
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -13,54 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
-
-// browser starts Chromium and returns a context of one tab. The test is skipped
-// where there is none.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	path := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if p, err := exec.LookPath(name); err == nil {
-			path = p
-			break
-		}
-	}
-	if path == "" {
-		t.Skip("no chromium here: the page is not tested in a browser")
-	}
-	flags := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoFirstRun, chromedp.Headless}
-	for _, name := range []string{"no-sandbox", "disable-gpu", "disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "hide-scrollbars"} {
-		flags = append(flags, chromedp.Flag(name, true))
-	}
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), flags...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	run(t, ctx) // starts it
-	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-var program string // that all tests run
 
 // serve starts graphrun serve on a free port of this machine and returns the
 // address of its page. It serves the embedded model.
 func serve(t *testing.T, args ...string) string {
 	t.Helper()
-	if program == "" {
-		program = filepath.Join(os.TempDir(), fmt.Sprintf("graphrun-web-%d", os.Getpid()))
-		cmd := exec.Command("go", "build", "-o", program, "./cmd/graphrun")
-		cmd.Dir = filepath.Join("..", "..", "..")
-		if b, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("go build: %v\n%s", err, b)
-		}
-	}
-	cmd := exec.Command(program, append([]string{"serve", "--listen", "127.0.0.1:0", "-t", "1", "--drain", "0s"}, args...)...)
+	cmd := exec.Command(graphrun(t), append([]string{"serve", "--listen", "127.0.0.1:0", "-t", "1", "--drain", "0s"}, args...)...)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -91,30 +50,6 @@ func serve(t *testing.T, args ...string) string {
 	return ""
 }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	os.Remove(program)
-	os.Exit(code)
-}
-
-// run fails the test when an action does.
-func run(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
-	t.Helper()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// js returns what an expression evaluates to.
-func js[T any](t *testing.T, ctx context.Context, expr string) T {
-	t.Helper()
-	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expr))
-	if err != nil {
-		t.Fatalf("%s: %v", expr, err)
-	}
-	return v
-}
-
 // await waits until an expression is true.
 func await(t *testing.T, ctx context.Context, expr string) {
 	t.Helper()
@@ -129,16 +64,10 @@ func await(t *testing.T, ctx context.Context, expr string) {
 	}
 }
 
-// open loads the page in a window of a size and notes what goes wrong in it.
-func open(t *testing.T, ctx context.Context, url string, width, height int64, scheme string) {
+// openPage loads the page in a window of a size and notes what goes wrong in it.
+func openPage(t *testing.T, ctx context.Context, url string, width, height int64, scheme string) {
 	t.Helper()
-	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
-	run(t, ctx, chromedp.EmulateViewport(width, height),
-		chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-			_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, media)
-			return err
-		}),
-		chromedp.Navigate("about:blank"), chromedp.Navigate(url), chromedp.WaitReady(chromedp.CSS("#input")))
+	visit(t, ctx, url, width, height, scheme, "#input")
 	js[bool](t, ctx, `(() => { window.faults = [];
 		addEventListener("error", (e) => faults.push(e.message));
 		addEventListener("unhandledrejection", (e) => faults.push(String(e.reason)));
@@ -158,21 +87,6 @@ func healthy(t *testing.T, ctx context.Context, url string) {
 		if !strings.HasPrefix(u, url+"/") && !strings.HasPrefix(u, "blob:"+url) {
 			t.Errorf("the page asked for %s", u)
 		}
-	}
-}
-
-// shoot stores a picture of the page among the artifacts of the test.
-func shoot(t *testing.T, ctx context.Context, name string) {
-	t.Helper()
-	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.HasPrefix(png, []byte("\x89PNG")) {
-		t.Fatalf("screenshot %s is no PNG", name)
-	}
-	if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name+".png"), png, 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -201,7 +115,7 @@ const lastAnswer = `[...document.querySelectorAll('[data-role="assistant"]')].at
 // alone.
 func TestContinue(t *testing.T) {
 	ctx, url := browser(t), serve(t)
-	open(t, ctx, url, 1280, 800, "light")
+	openPage(t, ctx, url, 1280, 800, "light")
 	if got := js[string](t, ctx, `document.activeElement.id`); got != "input" {
 		t.Errorf("the focus is on %q at the start, want the input", got)
 	}
@@ -248,7 +162,7 @@ func TestContinue(t *testing.T) {
 // works.
 func TestStop(t *testing.T) {
 	ctx, url := browser(t), serve(t, "-c", "512")
-	open(t, ctx, url, 1280, 800, "light")
+	openPage(t, ctx, url, 1280, 800, "light")
 	set(t, ctx, "seed", "7")
 	js[bool](t, ctx, `(() => { const f = fetch; window.fetch = async (u, o) => {
 		const r = await f(u, o);
@@ -291,7 +205,7 @@ func TestChat(t *testing.T) {
 	await(t, ctx, `document.getElementById("usage").textContent.includes("API key")`)
 	set(t, ctx, "key", "a-key-for-tests")
 	await(t, ctx, `document.getElementById("model").textContent !== "…"`)
-	open(t, ctx, url, 375, 740, "dark")
+	openPage(t, ctx, url, 375, 740, "dark")
 	if got := js[string](t, ctx, `document.documentElement.dataset.theme`); got != "dark" {
 		t.Errorf("the theme is %q where the system is dark", got)
 	}
@@ -313,7 +227,7 @@ func TestChat(t *testing.T) {
 // TestInside shows the graph and the live profile.
 func TestInside(t *testing.T) {
 	ctx, url := browser(t), serve(t)
-	open(t, ctx, url, 1400, 900, "light")
+	openPage(t, ctx, url, 1400, 900, "light")
 	js[bool](t, ctx, `(document.getElementById("tab-chat").focus(), true)`)
 	run(t, ctx, chromedp.KeyEvent("\u0303")) // ArrowRight
 	await(t, ctx, `document.getElementById("tab-graph").getAttribute("aria-selected") === "true"`)

@@ -1,117 +1,44 @@
 package browsertest
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"graphrun/graph"
 	"graphrun/loaders"
 )
 
-// browser starts Chromium and returns a context of one tab. The test is skipped
-// where there is none.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	path := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if p, err := exec.LookPath(name); err == nil {
-			path = p
-			break
-		}
-	}
-	if path == "" {
-		t.Skip("no chromium here: the viewer is not tested in a browser")
-	}
-	flags := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoFirstRun, chromedp.Headless}
-	for _, name := range []string{"no-sandbox", "disable-gpu", "disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "hide-scrollbars"} {
-		flags = append(flags, chromedp.Flag(name, true))
-	}
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), flags...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	run(t, ctx) // starts it
-	ctx, cancel = context.WithTimeout(ctx, time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// page runs graphrun --dump=html and returns the address of the page. An empty
+// viewer runs graphrun --dump=html and returns the address of the page. An empty
 // model is the embedded one.
-func page(t *testing.T, model string) string {
+func viewer(t *testing.T, model string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "page.html")
-	args := []string{"run", "./cmd/graphrun", "--dump=html", "-o", out}
+	args := []string{"--dump=html", "-o", out}
 	if model != "" {
 		args = append(args, model)
 	}
-	cmd := exec.Command("go", args...)
-	cmd.Dir = filepath.Join("..", "..", "..")
-	if b, err := cmd.CombinedOutput(); err != nil {
+	if b, err := exec.Command(graphrun(t), args...).CombinedOutput(); err != nil {
 		t.Fatalf("graphrun --dump=html: %v\n%s", err, b)
 	}
 	return "file://" + filepath.ToSlash(out)
 }
 
-// run fails the test when an action does.
-func run(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
+// openViewer loads the page and returns the milliseconds from its start until it
+// was drawn.
+func openViewer(t *testing.T, ctx context.Context, url string, width, height int64, scheme string) int {
 	t.Helper()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// js returns what an expression evaluates to.
-func js[T any](t *testing.T, ctx context.Context, expr string) T {
-	t.Helper()
-	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expr))
-	if err != nil {
-		t.Fatalf("%s: %v", expr, err)
-	}
-	return v
-}
-
-// open loads the page and returns the milliseconds from its start until it was
-// drawn.
-func open(t *testing.T, ctx context.Context, url string, width, height int64, scheme string) int {
-	t.Helper()
-	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
-	run(t, ctx, chromedp.EmulateViewport(width, height),
-		chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-			_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, media)
-			return err
-		}),
-		chromedp.Navigate("about:blank"), chromedp.Navigate(url), chromedp.WaitReady(chromedp.CSS("html[data-ready]")))
+	visit(t, ctx, url, width, height, scheme, "html[data-ready]")
 	return js[int](t, ctx, `+document.documentElement.dataset.ready`)
-}
-
-// shoot stores a picture of the page among the artifacts of the test.
-func shoot(t *testing.T, ctx context.Context, name string) {
-	t.Helper()
-	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.HasPrefix(png, []byte("\x89PNG")) {
-		t.Fatalf("screenshot %s is no PNG", name)
-	}
-	if err := os.WriteFile(filepath.Join(t.ArtifactDir(), name+".png"), png, 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // texts returns the text of every element a selector finds.
@@ -121,8 +48,8 @@ func texts(t *testing.T, ctx context.Context, selector string) []string {
 }
 
 func TestViewer(t *testing.T) {
-	ctx, url := browser(t), page(t, "")
-	open(t, ctx, url, 1680, 1000, "light")
+	ctx, url := browser(t), viewer(t, "")
+	openViewer(t, ctx, url, 1680, 1000, "light")
 	shoot(t, ctx, "light")
 
 	cols := texts(t, ctx, ".col h2")
@@ -167,9 +94,9 @@ func TestViewer(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	ctx, url := browser(t), page(t, "")
+	ctx, url := browser(t), viewer(t, "")
 	// The attention of layer 0, which no pass touches.
-	open(t, ctx, url+"#v22", 1680, 1000, "dark")
+	openViewer(t, ctx, url+"#v22", 1680, 1000, "dark")
 	selected := func() string {
 		return js[string](t, ctx, `document.querySelector("#panel h2").textContent`)
 	}
@@ -222,8 +149,8 @@ func TestKeys(t *testing.T) {
 }
 
 func TestNarrow(t *testing.T) {
-	ctx, url := browser(t), page(t, "")
-	open(t, ctx, url, 420, 860, "light")
+	ctx, url := browser(t), viewer(t, "")
+	openViewer(t, ctx, url, 420, 860, "light")
 	shoot(t, ctx, "narrow")
 	run(t, ctx, chromedp.Click(chromedp.CSS(`.col:first-child .row[id$="v8"]`)))
 	shoot(t, ctx, "narrow-selected")
@@ -237,10 +164,10 @@ func TestNarrow(t *testing.T) {
 
 // TestLarge opens the page of a model of 62 layers.
 func TestLarge(t *testing.T) {
-	ctx, url := browser(t), page(t, gemma(t, 62))
-	ms := open(t, ctx, url, 1680, 1000, "light")
+	ctx, url := browser(t), viewer(t, gemma(t, 62))
+	ms := openViewer(t, ctx, url, 1680, 1000, "light")
 	for range 2 { // the machine may be busy with other tests
-		ms = min(ms, open(t, ctx, url, 1680, 1000, "light"))
+		ms = min(ms, openViewer(t, ctx, url, 1680, 1000, "light"))
 	}
 	values := js[string](t, ctx, `document.getElementById("facts").textContent`)
 	t.Logf("%s: ready after %d ms", values, ms)
@@ -261,7 +188,7 @@ func TestLarge(t *testing.T) {
 	if rows > 600 {
 		t.Errorf("%d rows are drawn at once", rows)
 	}
-	open(t, ctx, url, 1680, 1000, "dark")
+	openViewer(t, ctx, url, 1680, 1000, "dark")
 	run(t, ctx, chromedp.SendKeys(chromedp.CSS("#query"), "l17 ffn.act\r"))
 	shoot(t, ctx, "large-dark")
 }
