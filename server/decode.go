@@ -69,25 +69,41 @@ func checkText(data []byte) error {
 		}
 		return badRequest("", "invalid_utf8", "the body is not UTF-8 at byte %d (0x%02X)", at, data[at])
 	}
+	deep := -1
+	outside(data, func(i int, c byte, depth int) {
+		if depth > maxDepth && deep < 0 {
+			deep = i
+		}
+	})
+	if deep >= 0 {
+		return badRequest("", "nested_too_deep", "the body nests deeper than %d at byte %d", maxDepth, deep)
+	}
+	return nil
+}
+
+// outside calls f with the bytes of JSON text that are not in strings, and how
+// many brackets are open after each.
+func outside(data []byte, f func(i int, c byte, depth int)) {
 	depth, quoted, escape := 0, false, false
 	for i, c := range data {
 		switch {
 		case escape:
 			escape = false
+			continue
 		case quoted:
 			escape = c == '\\'
 			quoted = c != '"'
+			continue
 		case c == '"':
 			quoted = true
+			continue
 		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
-				return badRequest("", "nested_too_deep", "the body nests deeper than %d at byte %d", maxDepth, i)
-			}
+			depth++
 		case c == '}' || c == ']':
 			depth--
 		}
+		f(i, c, depth)
 	}
-	return nil
 }
 
 // object is a JSON object whose fields are read by name. The first field that is
@@ -335,24 +351,12 @@ func list(path string, raw []byte, most int) ([]json.RawMessage, *Error) {
 	if len(raw) == 0 || raw[0] != '[' {
 		return nil, badRequest(path, "invalid_type", "%s is %s, want a list", path, kindOf(raw))
 	}
-	depth, n, quoted, escape := 0, 1, false, false
-	for _, c := range raw {
-		switch {
-		case escape:
-			escape = false
-		case quoted:
-			escape = c == '\\'
-			quoted = c != '"'
-		case c == '"':
-			quoted = true
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			depth--
-		case c == ',' && depth == 1:
+	n := 1
+	outside(raw, func(_ int, c byte, depth int) {
+		if c == ',' && depth == 1 {
 			n++
 		}
-	}
+	})
 	if n > most {
 		return nil, badRequest(path, "too_many", "%s has %d elements, want at most %d", path, n, most)
 	}

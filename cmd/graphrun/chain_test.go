@@ -1,22 +1,19 @@
 package main
 
 import (
-	"encoding/binary"
 	"fmt"
-	"io"
-	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"graphrun/graph"
+	scripted "graphrun/internal/chain"
 	"graphrun/loaders"
 )
 
 // chain is a scripted model: greedy decoding walks tokens from one to the next.
-// Its embeddings are one-hot, attention and feed-forward add nothing, and row
-// next(t) of the head is 10 times the one-hot vector of t.
+// Package internal/chain writes it; the vocabulary is one for prompts of text.
 type chain struct {
 	tokens []string
 	types  []int32
@@ -74,71 +71,12 @@ func (c *chain) say(t testing.TB, tokens ...string) {
 // write writes the model and returns its path.
 func (c *chain) write(t testing.TB) string {
 	t.Helper()
-	vocab, width := len(c.tokens), (len(c.tokens)+255)/256*256
-	meta := loaders.NewMetadata()
-	meta.Set("general.architecture", "llama")
-	for k, n := range map[string]uint32{
-		"block_count": 1, "context_length": 128, "embedding_length": uint32(width), "feed_forward_length": 32,
-		"attention.head_count": 2, "attention.head_count_kv": 1, "attention.key_length": 16,
-	} {
-		meta.Set("llama."+k, n)
-	}
-	meta.Set("llama.attention.layer_norm_rms_epsilon", float32(1e-6))
-	scores := make([]float32, vocab)
-	for i := range scores {
-		scores[i] = -float32(vocab - i) // later pieces are merged first
-	}
-	meta.Set("tokenizer.ggml.model", "llama")
-	meta.Set("tokenizer.ggml.tokens", c.tokens)
-	meta.Set("tokenizer.ggml.scores", scores)
-	meta.Set("tokenizer.ggml.token_type", c.types)
-	meta.Set("tokenizer.ggml.bos_token_id", uint32(1))
-	meta.Set("tokenizer.ggml.eos_token_id", uint32(2))
-	meta.Set("tokenizer.ggml.unknown_token_id", uint32(0))
-
-	if c.template != "" {
-		meta.Set("tokenizer.chat_template", c.template)
-	}
-
-	tensors := []loaders.TensorInfo{
-		{Name: "token_embd.weight", Shape: []int{vocab, width}}, {Name: "output.weight", Shape: []int{vocab, width}},
-		{Name: "output_norm.weight", Shape: []int{width}}, {Name: "blk.0.attn_norm.weight", Shape: []int{width}}, {Name: "blk.0.ffn_norm.weight", Shape: []int{width}},
-		{Name: "blk.0.attn_q.weight", Shape: []int{32, width}}, {Name: "blk.0.attn_k.weight", Shape: []int{16, width}}, {Name: "blk.0.attn_v.weight", Shape: []int{16, width}},
-		{Name: "blk.0.attn_output.weight", Shape: []int{width, 32}},
-		{Name: "blk.0.ffn_gate.weight", Shape: []int{32, width}}, {Name: "blk.0.ffn_up.weight", Shape: []int{32, width}}, {Name: "blk.0.ffn_down.weight", Shape: []int{width, 32}},
-	}
-	for i := range tensors {
-		tensors[i].DType = graph.F32
+	data, err := scripted.File(c.tokens, c.types, c.next, &scripted.Model{Template: c.template, Context: 128})
+	if err != nil {
+		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "chain.gguf")
-	err := loaders.Create(path, meta, tensors, func(w io.Writer, i int) error {
-		s := tensors[i].Shape
-		v := make([]float32, s[0])
-		if len(s) == 2 {
-			v = make([]float32, s[0]*s[1])
-		}
-		switch name := tensors[i].Name; {
-		case name == "token_embd.weight":
-			for id := range vocab {
-				v[id*width+id] = 1
-			}
-		case name == "output.weight":
-			for id, next := range c.next {
-				v[next*width+id] = 10
-			}
-		case strings.HasSuffix(name, "norm.weight"):
-			for k := range v {
-				v[k] = 1
-			}
-		}
-		b := make([]byte, 0, 4*len(v))
-		for _, x := range v {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-		}
-		_, err := w.Write(b)
-		return err
-	})
-	if err != nil {
+	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -114,12 +114,21 @@ func (m *Model) Loop(pieces ...string) string {
 func (m *Model) Vocab() int { return len(m.tokens) }
 
 // Width returns the width of the model.
-func (m *Model) Width() int { return (len(m.tokens) + 255) / 256 * 256 }
+func (m *Model) Width() int { return width(len(m.tokens)) }
 
 // Bytes returns the model as a GGUF file.
 func (m *Model) Bytes() ([]byte, error) {
-	vocab, width := m.Vocab(), m.Width()
-	context, scale := m.Context, m.Scale
+	return File(m.tokens, m.types, m.next, m)
+}
+
+func width(vocab int) int { return (vocab + 255) / 256 * 256 }
+
+// File returns the GGUF file of a vocabulary, the first three tokens of which are
+// Unknown, BOS and EOS, in which next[t] follows t. Of o only the exported fields
+// count.
+func File(tokens []string, types []int32, next map[int]int, o *Model) ([]byte, error) {
+	vocab, width := len(tokens), width(len(tokens))
+	context, scale := o.Context, o.Scale
 	if context == 0 {
 		context = 256
 	}
@@ -141,14 +150,14 @@ func (m *Model) Bytes() ([]byte, error) {
 		scores[i] = -float32(vocab - i)
 	}
 	meta.Set("tokenizer.ggml.model", "llama")
-	meta.Set("tokenizer.ggml.tokens", m.tokens)
+	meta.Set("tokenizer.ggml.tokens", tokens)
 	meta.Set("tokenizer.ggml.scores", scores)
-	meta.Set("tokenizer.ggml.token_type", m.types)
+	meta.Set("tokenizer.ggml.token_type", types)
 	meta.Set("tokenizer.ggml.bos_token_id", uint32(BOS))
 	meta.Set("tokenizer.ggml.eos_token_id", uint32(EOS))
 	meta.Set("tokenizer.ggml.unknown_token_id", uint32(Unknown))
-	if m.Template != "" {
-		meta.Set("tokenizer.chat_template", m.Template)
+	if o.Template != "" {
+		meta.Set("tokenizer.chat_template", o.Template)
 	}
 	tensors := []loaders.TensorInfo{
 		{Name: "token_embd.weight", Shape: []int{vocab, width}}, {Name: "output.weight", Shape: []int{vocab, width}},
@@ -173,8 +182,8 @@ func (m *Model) Bytes() ([]byte, error) {
 				v[id*width+id] = 1
 			}
 		case name == "output.weight":
-			for id, next := range m.next {
-				v[next*width+id] = scale
+			for id, to := range next {
+				v[to*width+id] = scale
 			}
 		case strings.HasSuffix(name, "norm.weight"):
 			for k := range v {
