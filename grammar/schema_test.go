@@ -21,6 +21,7 @@ func validate(schema, text string) error {
 		return fmt.Errorf("schema: %v", err)
 	}
 	c := jsonschema.NewCompiler()
+	c.UseRegexpEngine(func(s string) (jsonschema.Regexp, error) { return goPattern(s) })
 	c.AssertFormat()
 	if err := c.AddResource(docURL, doc); err != nil {
 		return err
@@ -102,6 +103,7 @@ var schemas = []string{
 	`{"type":"object","patternProperties":{"^x_":{"type":"integer"},"y$":{"type":"null"}},"additionalProperties":false}`,
 	`{"type":"object","properties":{"x_1":{"minimum":3}},"required":["x_1"],"patternProperties":{"^x_":{"type":"integer"}},"additionalProperties":{"type":"string"}}`,
 	`{"type":"object","propertyNames":{"pattern":"^[a-z]{2,4}$"},"additionalProperties":{"type":"integer"}}`,
+	`{"type":"object","propertyNames":{"pattern":"^[00]{00}$"},"additionalProperties":{"type":"integer"}}`, `{"type":"string","pattern":"^\\s.\\S$"}`,
 	`{"type":"object","propertyNames":{"enum":["a","b"]},"additionalProperties":{"type":"integer"}}`,
 	`{"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}],"items":{"type":"null"},"minItems":1,"maxItems":5}`,
 	`{"type":"array","prefixItems":[{"type":"integer"}],"items":false}`,

@@ -192,13 +192,13 @@ func (noFiles) Load(url string) (any, error) {
 
 const docURL = "schema:///"
 
-// validator compiles the schema with the library: its patterns are those of
-// package regexp, and those it does not know match nothing and are counted.
+// validator compiles the schema with the library. Its patterns are read as a
+// grammar reads them; those that cannot be read match nothing and are counted.
 func validator(doc any, unknown *int) *jsonschema.Compiler {
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noFiles{})
 	c.UseRegexpEngine(func(s string) (jsonschema.Regexp, error) {
-		r, err := regexp.Compile(s)
+		r, err := goPattern(s)
 		return &pattern{r, s, err != nil, unknown}, nil
 	})
 	c.AssertFormat()
