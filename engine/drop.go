@@ -120,5 +120,21 @@ func weightUse(g *graph.Graph) (tensors, bytes int) {
 	return tensors, bytes
 }
 
+// leaveUnused keeps the tensors of parts that were dropped out of memory.
+func (m *Model) leaveUnused() {
+	if m.File == nil || len(m.o.Drop) == 0 {
+		return
+	}
+	used := map[string]bool{}
+	for _, v := range m.Graph.Values {
+		used[v.Name] = used[v.Name] || v.Op == graph.OpWeight
+	}
+	for _, t := range m.File.Tensors {
+		if !used[t.Name] {
+			t.Leave()
+		}
+	}
+}
+
 // headless reports whether there are no logits.
 func (m *Model) headless() bool { return m.Graph.Output("logits") == nil }

@@ -267,6 +267,7 @@ func (m *Model) build() (err error) {
 	if err != nil {
 		return err
 	}
+	m.leaveUnused()
 	m.mapAhead(m.Graph)
 	if m.limits, err = m.o.limits(m.Arch.V, m.Arch.ContextLength); err != nil {
 		return err

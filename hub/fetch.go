@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"graphrun/internal/blockwrite"
 )
 
 // job is the download of one file.
@@ -178,7 +180,11 @@ func (j *job) request(ctx context.Context, w *part, ranges *bool) error {
 	}
 	body := j.c.watch(resp.Body)
 	defer body.stop()
-	if _, err = io.CopyBuffer(w, body, make([]byte, 256<<10)); err != nil {
+	_, err = io.CopyBuffer(w, body, make([]byte, 256<<10))
+	if err2 := w.flush(); err2 != nil {
+		return permanent{err2}
+	}
+	if err != nil {
 		var own writeError
 		if errors.As(err, &own) {
 			return permanent{own.error}
@@ -236,7 +242,13 @@ type part struct {
 	size    int64
 	touched bool // an answer came to its end
 	h       hash.Hash
+	out     *blockwrite.Writer // to f
+	flushed time.Time
 }
+
+// flushAfter is how much of a download a killed process loses at most. Networks
+// that fill a block in that time leave a file in large pages.
+const flushAfter = 5 * time.Second
 
 // writeError is a failure of this machine, not of the network.
 type writeError struct{ error }
@@ -261,6 +273,7 @@ func (p *part) begin(n int64) error {
 		}
 	}
 	p.at, p.best = n, max(p.best, n)
+	p.out, p.flushed = blockwrite.New(p.f, n), time.Now()
 	p.job.show(n)
 	return nil
 }
@@ -281,7 +294,10 @@ func (p *part) Write(b []byte) (int, error) {
 	if int64(len(b)) > p.size-p.at {
 		return 0, writeError{fmt.Errorf("hub: %s: the server sends more than the %d bytes of its list", p.job.url, p.size)}
 	}
-	n, err := p.f.Write(b)
+	n, err := p.out.Write(b)
+	if err == nil && time.Since(p.flushed) > flushAfter {
+		p.flushed, err = time.Now(), p.out.Flush()
+	}
 	p.h.Write(b[:n])
 	p.at += int64(n)
 	p.best = max(p.best, p.at)
@@ -291,6 +307,14 @@ func (p *part) Write(b []byte) (int, error) {
 		return n, writeError{fmt.Errorf("hub: %w", err)}
 	}
 	return n, nil
+}
+
+// flush writes what came to the file.
+func (p *part) flush() error {
+	if err := p.out.Flush(); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return nil
 }
 
 func (p *part) sum() string { return hex.EncodeToString(p.h.Sum(nil)) }

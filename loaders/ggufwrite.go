@@ -1,7 +1,6 @@
 package loaders
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"graphrun/graph"
+	"graphrun/internal/blockwrite"
 )
 
 // TensorInfo describes a tensor to be written. Shape is row-major, as in Tensor.
@@ -50,7 +50,7 @@ func Write(w io.Writer, meta *Metadata, tensors []TensorInfo, data func(w io.Wri
 	if err != nil {
 		return err
 	}
-	out := &countingWriter{w: bufio.NewWriterSize(w, 1<<18)}
+	out := &countingWriter{w: blockwrite.New(w, 0)}
 	if _, err := out.Write(header); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func ggufHeader(meta *Metadata, tensors []TensorInfo) (header []byte, sizes []in
 
 // countingWriter counts the bytes that pass through a buffer.
 type countingWriter struct {
-	w *bufio.Writer
+	w *blockwrite.Writer
 	n int64
 }
 

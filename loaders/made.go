@@ -50,6 +50,14 @@ func (t *Tensor) Load() ([]byte, error) {
 	return buf, nil
 }
 
+// Leave says that the tensor will not be read: reading its neighbours in the file
+// then brings no page of it into memory, except those it shares with them.
+func (t *Tensor) Leave() {
+	if t.made == nil {
+		smallPages(t.Data)
+	}
+}
+
 // free gives back the memory of a made tensor.
 func (m *madeTensor) free() error {
 	if m == nil || m.mapped == nil {

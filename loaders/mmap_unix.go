@@ -17,6 +17,7 @@ func mapFile(f *os.File, size int) ([]byte, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "mmap", Path: f.Name(), Err: err}
 	}
+	largePages(data)
 	return data, nil
 }
 
@@ -38,7 +39,12 @@ func allocMemory(size int) ([]byte, error) {
 	if size == 0 {
 		return []byte{}, nil
 	}
-	return syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	data, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil {
+		return nil, err
+	}
+	largePages(data)
+	return data, nil
 }
 
 // freeMemory gives memory of allocMemory back.

@@ -1,7 +1,6 @@
 package loaders
 
 import (
-	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"graphrun/graph"
+	"graphrun/internal/blockwrite"
 )
 
 // safeNames is safeTypes the other way round.
@@ -91,7 +91,7 @@ func writeSafeFile(path string, tensors []*Tensor) (err error) {
 			f.Close()
 		}
 	}()
-	w := bufio.NewWriterSize(f, 1<<20)
+	w := blockwrite.New(f, 0)
 	if err := binary.Write(w, binary.LittleEndian, uint64(len(header))); err != nil {
 		return err
 	}

@@ -1,0 +1,33 @@
+package loaders
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// What these ask for is advice: where the system refuses, a model needs more
+// memory or is slower, no more.
+
+// largePages asks for the processor's large pages. A file that is not in memory
+// yet is then read in such pieces, and weights in large pages are faulted in and
+// read faster.
+func largePages(data []byte) {
+	_ = syscall.Madvise(data, syscall.MADV_HUGEPAGE)
+}
+
+// smallPages asks that the whole pages within data have no part in large ones, so
+// that reading what lies beside them does not bring them in.
+func smallPages(data []byte) {
+	page := os.Getpagesize()
+	lead := int(-uintptr(unsafe.Pointer(unsafe.SliceData(data))) & uintptr(page-1))
+	if n := (len(data) - lead) &^ (page - 1); n > 0 {
+		_ = syscall.Madvise(data[lead:lead+n], syscall.MADV_NOHUGEPAGE)
+	}
+}
+
+// dropPages takes pages of a mapped file out of the process's memory; the file
+// still has them.
+func dropPages(data []byte) {
+	_ = syscall.Madvise(data, syscall.MADV_DONTNEED)
+}
