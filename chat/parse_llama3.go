@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // llama3 answers call tools by bare JSON at the start of the answer, one object
@@ -122,7 +123,9 @@ func (l *llamaState) end(p *Parser) {
 	l.raw = ""
 }
 
-var builtinCall = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)\.call\((.*)\)$`)
+var builtinCall = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)\.call\((.*)\)$`)
+})
 
 // tag makes calls of what followed <|python_tag|>.
 func (l *llamaState) tag(p *Parser) {
@@ -136,7 +139,7 @@ func (l *llamaState) tag(p *Parser) {
 		}
 		return
 	}
-	if m := builtinCall.FindStringSubmatch(s); m != nil {
+	if m := builtinCall().FindStringSubmatch(s); m != nil {
 		if args, ok := keywordArguments(m[2]); ok {
 			p.call(m[1], args)
 			return

@@ -79,8 +79,8 @@ type Options struct {
 	Read bool
 	// OnPhase, if not nil, is called whenever a part of opening a model ends:
 	// "check" (that the memory is enough, before reading), "map" (or read),
-	// "parse", "detect", "tokenizer", "build", "compile". A phase may end several
-	// times.
+	// "parse", "detect", "build", "compile", "tokenizer" (what of it was not made
+	// beside the two before). A phase may end several times.
 	OnPhase func(name string)
 	// Drop names parts that are left out, see Parts: their tensors are never
 	// touched, so that no page of them is read.
@@ -230,12 +230,17 @@ func open(f *loaders.Model, o Options) (*Model, error) {
 	m := &Model{File: f, o: o}
 	if err := f.Guard(m.build); err != nil {
 		m.pager.end()
+		if m.batch != nil {
+			m.batch.prog.Close()
+		}
 		f.Close()
 		return nil, err
 	}
 	return m, nil
 }
 
+// build makes everything that a model has beside its file. The tokenizer is made
+// beside the program: neither needs the other.
 func (m *Model) build() (err error) {
 	if m.backend, err = m.o.backend(); err != nil {
 		return err
@@ -249,10 +254,29 @@ func (m *Model) build() (err error) {
 		return err
 	}
 	m.o.mark("detect")
-	if err := m.openTokenizer(); err != nil {
-		return err
+	if !m.File.HasVocab() {
+		if !m.o.TokensOnly {
+			return &NoTokenizerError{m.File.Path}
+		}
+		return m.buildProgram()
 	}
-	m.o.mark("tokenizer")
+	var words sync.WaitGroup
+	var failed error
+	words.Go(func() { failed = m.openTokenizer() })
+	defer func() { // also when reading the file faults
+		words.Wait()
+		m.o.mark("tokenizer")
+		if failed != nil {
+			err = failed
+		} else if err == nil {
+			m.warnings = append(m.warnings, m.Tokenizer.Warnings()...)
+		}
+	}()
+	return m.buildProgram()
+}
+
+// buildProgram makes the graph and compiles it.
+func (m *Model) buildProgram() (err error) {
 	kv := m.o.KV
 	if kv == graph.Invalid && m.o.Backend == "ref" {
 		kv = graph.F32
@@ -276,9 +300,6 @@ func (m *Model) build() (err error) {
 		m.limits.Rows = m.limits.Step // a row of D numbers costs little
 	}
 	m.warnings = append(slices.Clone(m.File.Notes), m.Arch.Warnings...)
-	if m.Tokenizer != nil {
-		m.warnings = append(m.warnings, m.Tokenizer.Warnings()...)
-	}
 	m.o.mark("build")
 	if t := m.Arch.ContextLength; t > 0 && m.limits.Context > t {
 		m.warn("the context of %d is longer than the %d positions the model was trained for", m.limits.Context, t)
@@ -302,14 +323,8 @@ func (o *Options) mark(phase string) {
 	}
 }
 
-// openTokenizer makes the tokenizer of the model, if it has one.
+// openTokenizer makes the tokenizer of the model.
 func (m *Model) openTokenizer() error {
-	if !m.File.HasVocab() {
-		if m.o.TokensOnly {
-			return nil
-		}
-		return &NoTokenizerError{m.File.Path}
-	}
 	v, err := m.File.Vocab()
 	if err != nil {
 		return err

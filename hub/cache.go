@@ -51,7 +51,7 @@ func (c *Client) Find(n Name) (*Snapshot, error) {
 	}
 	dir := filepath.Join(c.Cache, n.folder())
 	commit := n.revision()
-	if !commitText.MatchString(commit) {
+	if !isCommit(commit) {
 		b, err := os.ReadFile(filepath.Join(dir, "refs", filepath.FromSlash(commit)))
 		if errors.Is(err, fs.ErrNotExist) {
 			return missing(nil)
@@ -59,7 +59,7 @@ func (c *Client) Find(n Name) (*Snapshot, error) {
 		if err != nil {
 			return nil, fmt.Errorf("hub: %w", err)
 		}
-		if commit = strings.TrimSpace(string(b)); !commitText.MatchString(commit) {
+		if commit = strings.TrimSpace(string(b)); !isCommit(commit) {
 			return nil, fmt.Errorf("hub: %s holds %q, want a commit; remove it and pull again", filepath.Join(dir, "refs", n.revision()), oneLine(commit))
 		}
 	}

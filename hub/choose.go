@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // preferredQuant is taken where a repository has several GGUF files and the
@@ -13,7 +14,9 @@ import (
 const preferredQuant = "Q4_K_M"
 
 // shardOf is the name of one of several files of a model.
-var shardOf = regexp.MustCompile(`^(.*)-([0-9]{5})-of-([0-9]{5})(\.gguf|\.safetensors)$`)
+var shardOf = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(.*)-([0-9]{5})-of-([0-9]{5})(\.gguf|\.safetensors)$`)
+})
 
 // group is a model in the GGUF files of a repository: one file, or its shards.
 type group struct {
@@ -37,7 +40,7 @@ func groups(files []File) []group {
 			continue
 		}
 		name, want := f.Name, 1
-		if m := shardOf.FindStringSubmatch(f.Name); m != nil {
+		if m := shardOf().FindStringSubmatch(f.Name); m != nil {
 			name = m[1] + m[4]
 			fmt.Sscanf(m[3], "%d", &want)
 		}
@@ -199,10 +202,11 @@ var besideWeights = []string{"config.json", "generation_config.json", "tokenizer
 
 // Weights as transformers names them. Other .safetensors files beside them are
 // the same weights under other names.
-var (
-	mainWeights = regexp.MustCompile(`^model(-[0-9]{5}-of-[0-9]{5})?\.safetensors$`)
-	safeIndex   = "model.safetensors.index.json"
-)
+var mainWeights = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^model(-[0-9]{5}-of-[0-9]{5})?\.safetensors$`)
+})
+
+const safeIndex = "model.safetensors.index.json"
 
 // folder returns the files of a model as transformers stores it.
 func folder(n Name, files []File) (choice, error) {
@@ -217,10 +221,10 @@ func folder(n Name, files []File) (choice, error) {
 		case n.Tokenizer:
 		case f.Name == safeIndex:
 			ch.files = append(ch.files, f)
-		case mainWeights.MatchString(f.Name):
+		case mainWeights().MatchString(f.Name):
 			ch.files = append(ch.files, f)
 			weights++
-			if m := shardOf.FindStringSubmatch(f.Name); m != nil {
+			if m := shardOf().FindStringSubmatch(f.Name); m != nil {
 				shards++
 				fmt.Sscanf(m[3], "%d", &want)
 			}

@@ -203,7 +203,7 @@ func (j *job) request(ctx context.Context, w *part, ranges *bool) error {
 func (j *job) sameFile(resp *http.Response) error {
 	for r := resp; r != nil && r.Request != nil; r = r.Request.Response {
 		tag := strings.ToLower(strings.Trim(strings.TrimPrefix(r.Header.Get("X-Linked-Etag"), "W/"), `"`))
-		if (sha256Text.MatchString(tag) || sha1Text.MatchString(tag)) && len(tag) == len(j.file.Hash) && tag != j.file.Hash {
+		if (isSHA256(tag) || isSHA1(tag)) && len(tag) == len(j.file.Hash) && tag != j.file.Hash {
 			return permanent{fmt.Errorf("hub: %s: the server says the hash is %s, its list says %s", j.url, tag, j.file.Hash)}
 		}
 		if n, err := strconv.ParseInt(r.Header.Get("X-Linked-Size"), 10, 64); err == nil && n != j.file.Size {

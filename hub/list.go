@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"regexp"
 	"strings"
 )
 
@@ -26,12 +25,6 @@ type listing struct {
 
 // maxListing bounds the bytes of the list of a repository's files.
 const maxListing = 64 << 20
-
-var (
-	commitText = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
-	sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	sha1Text   = regexp.MustCompile(`^[0-9a-f]{40}$`)
-)
 
 // list asks the endpoint for the commit and the files of a revision.
 func (c *Client) list(ctx context.Context, n Name) (*listing, error) {
@@ -80,7 +73,7 @@ func parseListing(body []byte) (*listing, error) {
 	if err := json.Unmarshal(body, &raw); err != nil {
 		return nil, fmt.Errorf("the list of files is not the JSON expected: %w", err)
 	}
-	if !commitText.MatchString(raw.SHA) {
+	if !isCommit(raw.SHA) {
 		return nil, fmt.Errorf("the list of files has the commit %q, want 40 hexadecimal digits", oneLine(raw.SHA))
 	}
 	l := &listing{commit: raw.SHA}
@@ -110,7 +103,7 @@ func parseListing(body []byte) (*listing, error) {
 
 // check says what a file that is about to be downloaded lacks.
 func (f *File) check() error {
-	if !sha256Text.MatchString(f.Hash) && !sha1Text.MatchString(f.Hash) || f.Size < 0 {
+	if !isSHA256(f.Hash) && !isSHA1(f.Hash) || f.Size < 0 {
 		return fmt.Errorf("hub: the server gives %s the size %d and the hash %q, want a size and a SHA-256 or SHA-1", f.Name, f.Size, oneLine(f.Hash))
 	}
 	return nil

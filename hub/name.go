@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
 
@@ -72,13 +71,42 @@ func cutHost(s string) (rest string, ok bool) {
 	return s, false
 }
 
-// Parts of repositories and quantizations. The hub allows neither ".." nor "--"
-// in a name, the cache's folders rely on it.
-var (
-	repoPart  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
-	quantPart = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
-	revPart   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}$`)
-)
+// Parts of repositories, quantizations and revisions. The hub allows neither ".."
+// nor "--" in a name, the cache's folders rely on it.
+func isRepoPart(s string) bool  { return isWord(s, 96, "_", "._-") }
+func isQuantPart(s string) bool { return isWord(s, 32, "", "_-") }
+func isRevPart(s string) bool   { return isWord(s, 200, "_", "._/-") }
+
+// isWord reports whether s has 1 to most bytes, all of them letters, digits or
+// among rest, the first of them a letter, a digit or among first. A regular
+// expression with such counts takes milliseconds to compile, in every run.
+func isWord(s string, most int, first, rest string) bool {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case i == 0 && strings.IndexByte(first, c) >= 0, i > 0 && strings.IndexByte(rest, c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= most
+}
+
+// isHex reports whether s is n lower-case hexadecimal digits.
+func isHex(s string, n int) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return len(s) == n
+}
+
+// isSHA1 and isSHA256 recognize hashes, isCommit the name of a commit.
+func isSHA1(s string) bool   { return isHex(s, 40) }
+func isSHA256(s string) bool { return isHex(s, 64) }
+func isCommit(s string) bool { return isSHA1(s) || isSHA256(s) }
 
 // ParseName reads REPO[@REVISION][:QUANT], with or without hf.co/ before it.
 // Behind the colon may also stand the name of a .gguf file. The address of a
@@ -117,7 +145,7 @@ func ParseName(s string) (Name, error) {
 		return fail("has %d parts between slashes, a repository has an owner and a name", len(parts))
 	}
 	for _, p := range parts {
-		if !repoPart.MatchString(p) || strings.Contains(p, "..") || strings.Contains(p, "--") {
+		if !isRepoPart(p) || strings.Contains(p, "..") || strings.Contains(p, "--") {
 			return fail("%q is no part of a repository's name", p)
 		}
 	}
@@ -135,7 +163,7 @@ func ParseName(s string) (Name, error) {
 			return fail("%v", err)
 		}
 		n.Files = []string{tag}
-	case quantPart.MatchString(tag):
+	case isQuantPart(tag):
 		n.Quant = tag
 	default:
 		return fail("%q is no quantization", tag)
@@ -145,7 +173,7 @@ func ParseName(s string) (Name, error) {
 
 // checkRevision refuses what could lead out of the folder of refs.
 func checkRevision(rev string) error {
-	if !revPart.MatchString(rev) || !filepath.IsLocal(rev) || path.Clean(rev) != rev {
+	if !isRevPart(rev) || !filepath.IsLocal(rev) || path.Clean(rev) != rev {
 		return fmt.Errorf("%q is no revision", rev)
 	}
 	return nil

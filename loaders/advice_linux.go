@@ -16,6 +16,16 @@ func largePages(data []byte) {
 	_ = syscall.Madvise(data, syscall.MADV_HUGEPAGE)
 }
 
+// largePagesAround asks for large pages wherever they would hold a part of data,
+// which lies in Go's heap: the neighbours may be in them too.
+func largePagesAround(data []byte) {
+	const large = 2 << 20
+	lead := uintptr(unsafe.Pointer(unsafe.SliceData(data))) % large
+	size := (lead + uintptr(len(data)) + large - 1) / large * large
+	// The range may begin before data, so it is no slice.
+	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, uintptr(unsafe.Pointer(unsafe.SliceData(data)))-lead, size, syscall.MADV_HUGEPAGE)
+}
+
 // smallPages asks that the whole pages within data have no part in large ones, so
 // that reading what lies beside them does not bring them in.
 func smallPages(data []byte) {

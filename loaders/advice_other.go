@@ -5,6 +5,9 @@ package loaders
 // largePages does nothing: the system decides.
 func largePages([]byte) {}
 
+// largePagesAround does nothing: the system decides.
+func largePagesAround([]byte) {}
+
 // smallPages does nothing: the system decides.
 func smallPages([]byte) {}
 

@@ -1,7 +1,10 @@
 package loaders
 
 import (
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 )
 
@@ -32,23 +35,62 @@ func newRanks(merges []string, tokens int, pieces *textTable) *ranks {
 	for 1<<log < 2*len(merges) {
 		log++
 	}
-	t := &ranks{slots: make([]rankSlot, 1<<log), shift: 64 - log, extra: map[string]int32{}}
-	var joined []byte
-	for i, m := range merges {
-		at := cutMerge(m)
+	t := &ranks{slots: largeSlice[rankSlot](1 << log), shift: 64 - log, extra: map[string]int32{}}
+	for i, f := range findMerges(merges, pieces) {
+		m, at := merges[i], cutMerge(merges[i])
 		if at < 0 {
 			continue
 		}
-		joined = append(append(joined[:0], m[:at]...), m[at+1:]...)
-		l := t.number(m[:at], tokens, pieces)
-		r := t.number(m[at+1:], tokens, pieces)
-		id, ok := pieces.find(string(joined)) // a copy on the stack, mostly
-		if !ok {
-			id = t.number(string(joined), tokens, pieces)
+		if f.left < 0 {
+			f.left = t.number(m[:at], tokens)
 		}
-		t.put(l, r, uint32(i+1), id)
+		if f.right < 0 {
+			f.right = t.number(m[at+1:], tokens)
+		}
+		if f.joined < 0 {
+			f.joined = t.number(m[:at]+m[at+1:], tokens)
+		}
+		t.put(f.left, f.right, uint32(i+1), f.joined)
 	}
 	return t
+}
+
+// merge is a merge in tokens, -1 for a text that is none.
+type merge struct{ left, right, joined int32 }
+
+// findMerges looks up the texts of all merges. Almost all of the time is spent
+// waiting for memory, so that several goroutines do it.
+func findMerges(merges []string, pieces *textTable) []merge {
+	found := largeSlice[merge](len(merges))
+	const part = 1 << 13
+	var next atomic.Int64
+	var g sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (len(merges)+part-1)/part) {
+		g.Go(func() {
+			var buf []byte
+			for {
+				from := int(next.Add(part)) - part
+				if from >= len(merges) {
+					return
+				}
+				guess := int32(-1)
+				for i := from; i < min(from+part, len(merges)); i++ {
+					m, at := merges[i], cutMerge(merges[i])
+					if at < 0 {
+						continue
+					}
+					buf = append(append(buf[:0], m[:at]...), m[at+1:]...)
+					// Most vocabularies number tokens in the order of the merges that make them.
+					if guess++; !pieces.is(guess, buf) {
+						guess = pieces.lookup(string(buf))
+					}
+					found[i] = merge{pieces.lookup(m[:at]), pieces.lookup(m[at+1:]), guess}
+				}
+			}
+		})
+	}
+	g.Wait()
+	return found
 }
 
 // cutMerge returns where the space between the two texts of a merge is, -1 if
@@ -64,11 +106,8 @@ func cutMerge(m string) int {
 	return at
 }
 
-// number returns the symbol of a text, a new one if it has none.
-func (t *ranks) number(text string, tokens int, pieces *textTable) int32 {
-	if id, ok := pieces.find(text); ok {
-		return id
-	}
+// number returns the symbol of a text that is no token, a new one if it has none.
+func (t *ranks) number(text string, tokens int) int32 {
 	id, ok := t.extra[text]
 	if !ok {
 		id = int32(tokens + len(t.extra))

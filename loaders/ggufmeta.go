@@ -196,7 +196,7 @@ func (r *ggufReader) array(depth int) Value {
 // numbers reads n numbers of type t, whose Go type is T.
 func numbers[T any](r *ggufReader, n int, t ValueType) Value {
 	b := r.take(n * valueTypes[t].nbytes) // count proved that it fits
-	out := make([]T, n)
+	out := largeSlice[T](n)
 	if b == nil {
 		return Value{out}
 	}
@@ -206,9 +206,8 @@ func numbers[T any](r *ggufReader, n int, t ValueType) Value {
 	return Value{out}
 }
 
-// strings reads n strings into one allocation of text and one of string
-// headers: a vocabulary has some hundred thousand. The text is copied, with the
-// lengths between, so that it stays valid after the mapping is closed.
+// strings reads n strings into one allocation. They are copied, with the lengths
+// between, so that they stay valid after the mapping is closed.
 func (r *ggufReader) strings(n int) Value {
 	start := r.pos
 	for i := range n {
@@ -220,25 +219,17 @@ func (r *ggufReader) strings(n int) Value {
 		}
 		r.pos += 8 + int(binary.LittleEndian.Uint64(left))
 	}
-	text := string(r.data[start:r.pos])
-	out := make([]string, n)
-	for i := range out {
-		end := uint64(len(text))
-		if end >= 8 {
-			end = 8 + binary.LittleEndian.Uint64([]byte(text[:8]))
-		}
-		if end < 8 || end > uint64(len(text)) {
-			r.fail("string %d of the array changed while it was read", i)
-			return Value{}
-		}
-		out[i], text = text[8:end], text[end:]
+	list := newGGUFTexts(r.data[start:r.pos], n)
+	if !list.intact() {
+		r.fail("the array of strings changed while it was read")
+		return Value{}
 	}
-	return Value{out}
+	return Value{list}
 }
 
 // appendValue appends v as GGUF stores it, without its type.
 func appendValue(b []byte, v Value) []byte {
-	switch x := v.v.(type) {
+	switch x := v.Any().(type) {
 	case string:
 		return appendString(b, x)
 	case []string:

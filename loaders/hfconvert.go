@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"graphrun/graph"
 )
@@ -58,7 +59,9 @@ func (m *Model) GGUFMeta() *Metadata {
 }
 
 // hubSnapshot is the folder of a model in the cache of the hub's tools.
-var hubSnapshot = regexp.MustCompile(`models--[^/]+--([^/]+)/snapshots/[0-9a-f]+$`)
+var hubSnapshot = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`models--[^/]+--([^/]+)/snapshots/[0-9a-f]+$`)
+})
 
 // folderName returns the name of a model by its folder.
 func folderName(path string) string {
@@ -69,7 +72,7 @@ func folderName(path string) string {
 		path = filepath.Dir(path)
 	}
 	path = filepath.ToSlash(path)
-	if match := hubSnapshot.FindStringSubmatch(path); match != nil {
+	if match := hubSnapshot().FindStringSubmatch(path); match != nil {
 		return match[1]
 	}
 	name := filepath.Base(path)

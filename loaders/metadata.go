@@ -148,7 +148,7 @@ func (m *Metadata) Floats(key string) (v []float32, ok bool, err error) {
 		case []float32:
 			return a, true
 		case []float64:
-			out := make([]float32, len(a))
+			out := largeSlice[float32](len(a))
 			for i, x := range a {
 				out[i] = float32(x)
 				if float64(out[i]) != x && x == x {
@@ -168,7 +168,12 @@ func (m *Metadata) Bools(key string) (v []bool, ok bool, err error) {
 
 // Strings returns an array of strings.
 func (m *Metadata) Strings(key string) (v []string, ok bool, err error) {
-	return get(m, key, "an array of strings", as[[]string])
+	return get(m, key, "an array of strings", func(v any) ([]string, bool) {
+		if l, ok := v.(*ggufTexts); ok {
+			return l.split(), true
+		}
+		return as[[]string](v)
+	})
 }
 
 // get looks key up and converts its value, or says what it found instead.
@@ -214,7 +219,7 @@ func toInt(v any) (int64, bool) {
 
 // widen converts integers that all fit.
 func widen[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64](a []T) []int64 {
-	out := make([]int64, len(a))
+	out := largeSlice[int64](len(a))
 	for i, x := range a {
 		out[i] = int64(x)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Keys of split models. They describe files, not the model: an opened split
@@ -22,7 +23,9 @@ const (
 )
 
 // splitName is the name of a shard: NAME-00002-of-00005.gguf.
-var splitName = regexp.MustCompile(`^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
+var splitName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
+})
 
 // shardName is a parsed shard name; path puts it together again.
 type shardName struct {
@@ -32,7 +35,7 @@ type shardName struct {
 
 func parseShardName(path string) (shardName, bool) {
 	dir, file := filepath.Split(path)
-	match := splitName.FindStringSubmatch(file)
+	match := splitName().FindStringSubmatch(file)
 	if match == nil {
 		return shardName{}, false
 	}

@@ -9,6 +9,7 @@ import "hash/maphash"
 type textTable struct {
 	texts []string
 	slots []textSlot
+	added []uint64 // a bit for each of texts that was added first of its like
 	seed  maphash.Seed
 }
 
@@ -24,7 +25,7 @@ func newTextTable(texts []string) *textTable {
 	for size < 2*len(texts) {
 		size *= 2
 	}
-	return &textTable{texts: texts, slots: make([]textSlot, size), seed: maphash.MakeSeed()}
+	return &textTable{texts: texts, slots: largeSlice[textSlot](size), added: make([]uint64, (len(texts)+63)/64), seed: maphash.MakeSeed()}
 }
 
 // add puts texts[i] into the table. It returns the place of an equal text that
@@ -37,6 +38,7 @@ func (t *textTable) add(i int32) int32 {
 		s := &t.slots[p]
 		if s.at == 0 {
 			*s = textSlot{uint32(h >> 32), uint32(i) + 1}
+			t.added[i/64] |= 1 << (i % 64)
 			return i
 		}
 		if s.hash == uint32(h>>32) && t.texts[s.at-1] == text {
@@ -58,4 +60,17 @@ func (t *textTable) find(text string) (i int32, ok bool) {
 			return int32(s.at - 1), true
 		}
 	}
+}
+
+// is reports whether lookup of text would return i.
+func (t *textTable) is(i int32, text []byte) bool {
+	return i >= 0 && int(i) < len(t.texts) && t.added[i/64]&(1<<(i%64)) != 0 && t.texts[i] == string(text)
+}
+
+// lookup returns the place of text, -1 if it has none.
+func (t *textTable) lookup(text string) int32 {
+	if i, ok := t.find(text); ok {
+		return i
+	}
+	return -1
 }

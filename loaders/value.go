@@ -74,7 +74,7 @@ const maxArrayDepth = 4
 // type. The zero Value has no type and stands for an absent key.
 type Value struct {
 	// v is a uint8, int8, …, float64, bool, string, a slice of one of these,
-	// or a []Value whose elements are all arrays.
+	// a *ggufTexts for a []string, or a []Value whose elements are all arrays.
 	v any
 }
 
@@ -158,7 +158,7 @@ func (v Value) types() (t, elem ValueType, ok bool) {
 		return TypeArray, TypeF32, true
 	case []bool:
 		return TypeArray, TypeBool, true
-	case []string:
+	case []string, *ggufTexts:
 		return TypeArray, TypeString, true
 	case []uint64:
 		return TypeArray, TypeU64, true
@@ -189,6 +189,9 @@ func (v Value) Elem() (ValueType, bool) {
 
 // Len returns the number of elements of an array, and 0 for a scalar.
 func (v Value) Len() int {
+	if l, ok := v.v.(*ggufTexts); ok {
+		return l.n
+	}
 	if _, ok := v.Elem(); ok {
 		return reflect.ValueOf(v.v).Len()
 	}
@@ -198,7 +201,12 @@ func (v Value) Len() int {
 // Any returns the value as the Go type it was stored with: uint32 for u32,
 // []string for an array of strings, []Value for an array of arrays, nil for the
 // zero Value. Slices are shared; they must not be changed.
-func (v Value) Any() any { return v.v }
+func (v Value) Any() any {
+	if l, ok := v.v.(*ggufTexts); ok {
+		return l.split()
+	}
+	return v.v
+}
 
 // TypeName returns the type in words: u32, string, or []f32 for an array.
 func (v Value) TypeName() string {
@@ -226,16 +234,19 @@ func (v Value) String() string {
 		return fmt.Sprint(v.v)
 	}
 	array := reflect.ValueOf(v.v)
+	if l, ok := v.v.(*ggufTexts); ok {
+		array = reflect.ValueOf(l.first(shown))
+	}
 	items := make([]string, 0, shown+1)
-	for i := range min(array.Len(), shown) {
+	for i := range min(v.Len(), shown) {
 		item := Value{array.Index(i).Interface()}
 		if inner, ok := item.v.(Value); ok {
 			item = inner
 		}
 		items = append(items, item.String())
 	}
-	if array.Len() > shown {
+	if v.Len() > shown {
 		items = append(items, "…")
 	}
-	return fmt.Sprintf("[%s] (%d)", strings.Join(items, " "), array.Len())
+	return fmt.Sprintf("[%s] (%d)", strings.Join(items, " "), v.Len())
 }

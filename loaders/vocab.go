@@ -71,7 +71,8 @@ type AddedToken struct {
 }
 
 // endNames are the spellings of tokens that end a turn or a text in published
-// models. Files often name one of them as EOS and leave the others out.
+// models. Files often name one of them as EOS and leave the others out. All begin
+// with <.
 var endNames = map[string]bool{
 	"<|eot_id|>": true, "<|eom_id|>": true, "<|end_of_text|>": true, // Llama 3
 	"<|im_end|>": true, "<|endoftext|>": true, // ChatML, GPT-2
@@ -128,7 +129,7 @@ func (v *Vocab) finish() {
 		if (text == "<eos>" || text == "</s>") && v.Types[i] == TokenControl {
 			end[int32(i)] = true // in Gemma </s> is a markup tag, not control
 		}
-		if !endNames[text] {
+		if text == "" || text[0] != '<' || !endNames[text] { // all of them begin so
 			continue
 		}
 		if v.Types[i] == TokenNormal || v.Types[i] == TokenUnused {

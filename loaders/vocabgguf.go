@@ -35,7 +35,7 @@ func VocabFromGGUF(meta *Metadata, name string) (*Vocab, error) {
 	v.Scores = r.floats("tokenizer.ggml.scores")
 	v.Merges = r.strings("tokenizer.ggml.merges")
 	v.ChatTemplate = r.text("tokenizer.chat_template")
-	types := r.ints("tokenizer.ggml.token_type")
+	types := r.types("tokenizer.ggml.token_type")
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -100,6 +100,22 @@ func (r *ggufVocab) ints(key string) []int64 {
 	return s
 }
 
+// types returns the numbers of token types; those that no type has are -1.
+func (r *ggufVocab) types(key string) []int32 {
+	v, _ := r.meta.Value(key)
+	if list, ok := v.v.([]int32); ok { // as files have it
+		return list
+	}
+	wide := r.ints(key)
+	list := make([]int32, len(wide))
+	for i, t := range wide {
+		if list[i] = int32(t); int64(list[i]) != t {
+			list[i] = -1
+		}
+	}
+	return list
+}
+
 // bool returns the value of key, or def if it is absent.
 func (r *ggufVocab) bool(key string, def bool) bool {
 	b, ok, err := r.meta.Bool(key)
@@ -142,7 +158,7 @@ func (r *ggufVocab) family() error {
 }
 
 // lengths checks that the arrays fit the token list, and sets Types.
-func (r *ggufVocab) lengths(types []int64) error {
+func (r *ggufVocab) lengths(types []int32) error {
 	v := r.v
 	n := len(v.Tokens)
 	if n == 0 {
@@ -158,10 +174,10 @@ func (r *ggufVocab) lengths(types []int64) error {
 		return r.fail("tokenizer.ggml.token_type", "found %d entries, expected one for each of %d tokens", len(types), n)
 	}
 	if len(types) != 0 {
-		v.Types = make([]TokenType, n)
+		v.Types = largeSlice[TokenType](n)
 	}
 	for i, t := range types {
-		if t < 0 || t > int64(TokenByte) {
+		if t < 0 || t > int32(TokenByte) {
 			return r.fail("tokenizer.ggml.token_type", "found type %d at token %d, expected 0 to 6", t, i)
 		}
 		v.Types[i] = TokenType(t)

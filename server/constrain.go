@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"graphrun/chat"
 	"graphrun/engine"
@@ -128,7 +129,17 @@ type tool struct {
 // maxTools is the most functions of a request.
 const maxTools = 128
 
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+// isToolName reports whether s may name a function.
+func isToolName(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '.', c == '-':
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
+}
 
 // readTools reads the tools of a request. flat is the form of the Responses API,
 // which has the fields of "function" beside the type.
@@ -158,7 +169,7 @@ func readTools(o *object, flat bool) []tool {
 		}
 		x := tool{path: fn.at("parameters"), raw: raw}
 		x.name, _ = fn.text("name")
-		if !toolName.MatchString(x.name) {
+		if !isToolName(x.name) {
 			fn.fail("name", "invalid_value", "is %q, want 1 to 128 letters, digits, _, . and -", quote(x.name))
 			return nil
 		}
@@ -320,7 +331,7 @@ func callSchema(tools []tool, key string) []byte {
 	return b.Bytes()
 }
 
-var schemaRef = regexp.MustCompile(`("\$ref"\s*:\s*"#)`)
+var schemaRef = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`("\$ref"\s*:\s*"#)`) })
 
 // callArguments returns the schema of a tool's arguments, an object, as it is at
 // a place in a larger schema.
@@ -329,7 +340,7 @@ func callArguments(t tool, at string) []byte {
 	if len(raw) == 0 {
 		return []byte(`{"type":"object"}`)
 	}
-	raw = schemaRef.ReplaceAll(raw, []byte("${1}"+strings.ReplaceAll(at, "$", "$$")))
+	raw = schemaRef().ReplaceAll(raw, []byte("${1}"+strings.ReplaceAll(at, "$", "$$")))
 	var top map[string]json.RawMessage
 	if json.Unmarshal(raw, &top) == nil && top["type"] == nil {
 		rest := bytes.TrimSpace(raw[1:])

@@ -17,7 +17,7 @@ import (
 )
 
 // loadPhases are the phases of opening a model, in the order of the tables.
-var loadPhases = []string{"check", "map", "read", "parse", "detect", "tokenizer", "build", "compile", "first token"}
+var loadPhases = []string{"check", "map", "read", "parse", "detect", "build", "compile", "tokenizer", "first token"}
 
 // loadPhase is what one phase took.
 type loadPhase struct {
