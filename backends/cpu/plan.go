@@ -122,11 +122,8 @@ const (
 	// serialCost is the nanoseconds of work that are not worth a meeting.
 	serialCost = 1000
 	// chunkCost is the nanoseconds of work a chunk should have, at least. In
-	// products with one token that is half a megabyte of weights: smaller chunks
-	// interrupt the stream from memory.
-	chunkCost = 15000
-	// mostChunks bounds the chunks of an instruction in a range.
-	mostChunks = 16
+	// products with one token that is a hundred kilobytes of weights.
+	chunkCost = 4000
 )
 
 // makeStages divides the instructions into stages. An instruction begins a new
@@ -173,7 +170,9 @@ func (pl *plan) makeStages() {
 
 // deal divides the parallel instructions of a stage into chunks. Each worker
 // has one range of units of each, contiguous, so that it reads weights in order
-// and the same ones in each step.
+// and the same ones in each step. The first chunk is half of the range, each of
+// the others half of what is left: the stream from memory is interrupted a few
+// times only, and who is done first finds small chunks to help with.
 func (pl *plan) deal(st *stage) {
 	for w := range pl.workers {
 		st.first = append(st.first, int32(len(st.chunks)))
@@ -183,12 +182,15 @@ func (pl *plan) deal(st *stage) {
 			if lo >= hi {
 				continue
 			}
-			n := min(mostChunks, max(1, int(float64(hi-lo)*in.unitCost(&in.call)/chunkCost)))
-			for c := range n {
-				a, b := split(hi-lo, in.grain, c, n)
-				if a < b {
-					st.chunks = append(st.chunks, chunk{i, int32(lo + a), int32(lo + b)})
+			least := max(1, int(chunkCost/in.unitCost(&in.call)))
+			for lo < hi {
+				n := max(least, (hi-lo)/2)
+				n = (n + in.grain - 1) / in.grain * in.grain
+				if hi-lo-n < least {
+					n = hi - lo
 				}
+				st.chunks = append(st.chunks, chunk{i, int32(lo), int32(lo + n)})
+				lo += n
 			}
 		}
 	}
