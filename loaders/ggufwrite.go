@@ -131,8 +131,9 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 // Create writes a GGUF file at path like Write does. The file appears under its
 // name complete and on disk, replacing an older one, or not at all: it is
 // written under a temporary name in the same folder, which is removed if
-// anything fails. A model that is open keeps the file it was opened from, except
-// on Windows, where that file cannot be replaced.
+// anything fails. A model that is open keeps the file it was opened from, and its
+// Check says that the name stands for another; on Windows that file cannot be
+// replaced.
 func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Writer, i int) error) (err error) {
 	defer func() {
 		var te *TensorError

@@ -28,6 +28,7 @@ type mapping struct {
 type fileState struct {
 	size    int64
 	written int64 // time of the last write, in nanoseconds
+	named   bool  // has a name in a folder, where the system tells
 }
 
 // Opening says how the files of weights are opened.
@@ -122,7 +123,10 @@ func openMapping(path string) (*mapping, error) {
 		f.Close()
 		return nil, &fs.PathError{Op: "mmap", Path: path, Err: fmt.Errorf("%d bytes are more than this machine can address", st.Size())}
 	}
-	m := &mapping{path: path, file: f, was: fileState{st.Size(), st.ModTime().UnixNano()}}
+	m := &mapping{path: path, file: f, was: fileState{size: st.Size(), written: st.ModTime().UnixNano()}}
+	if now, err := stateOf(f); err == nil && now.size == m.was.size {
+		m.was = now // what only the system's own call tells, too
+	}
 	if st.Size() > 0 { // mapping nothing is an error on most systems
 		if m.data, err = mapFile(f, int(st.Size())); err != nil {
 			f.Close()
@@ -169,11 +173,17 @@ func (m *mapping) changed() error {
 		return err
 	case now == m.was:
 		return nil
+	case m.was.named && !now.named:
+		return errGone
 	case now.size < m.was.size:
 		return fmt.Errorf("file shrank from %d to %d bytes while open", m.was.size, now.size)
 	}
 	return fmt.Errorf("file was written to while open, last at %s; open the model again", time.Unix(0, now.written).UTC().Format(time.RFC3339))
 }
+
+// errGone is why a file that is open and whole is not used any more: what a user
+// has under its name is another one, or none.
+var errGone = errors.New("file was deleted, or replaced by another of its name, while open; open the model again")
 
 // guardFault runs fn and turns a memory fault, which is what reading a mapped
 // page that the file has lost since raises, into an error: check's if it has

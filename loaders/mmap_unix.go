@@ -27,7 +27,7 @@ func stateOf(f *os.File) (fileState, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return fileState{}, &os.PathError{Op: "stat", Path: f.Name(), Err: err}
 	}
-	return fileState{st.Size, st.Mtim.Nano()}, nil
+	return fileState{st.Size, st.Mtim.Nano(), st.Nlink > 0}, nil
 }
 
 // unmapFile undoes mapFile.

@@ -42,5 +42,5 @@ func stateOf(f *os.File) (fileState, error) {
 	if err != nil {
 		return fileState{}, err
 	}
-	return fileState{st.Size(), st.ModTime().UnixNano()}, nil
+	return fileState{st.Size(), st.ModTime().UnixNano(), true}, nil
 }

@@ -158,7 +158,8 @@ func (m *Model) Arch() (string, error) {
 // tensor of a file that was cut faults, or finds zeros in its last page; who
 // recovers from the fault (debug.SetPanicOnFault) asks Fault for the reason. A
 // file that was deleted, or replaced by another of its name, is still open and
-// whole. While all is well Check allocates nothing on most systems.
+// whole, but no longer the model that its name stands for: an error too. While
+// all is well Check allocates nothing on most systems.
 func (m *Model) Check() error {
 	for _, mp := range m.mappings {
 		if cause := mp.changed(); cause != nil {
@@ -169,12 +170,14 @@ func (m *Model) Check() error {
 }
 
 // changedError names the first tensor that a file which has changed no longer
-// holds whole.
+// holds whole, or the first of all if the file is gone.
 func (m *Model) changedError(mp *mapping, cause error) error {
 	now, err := stateOf(mp.file)
+	gone := cause == errGone
 	var first *Tensor
 	for _, t := range m.Tensors {
-		if err == nil && t.made == nil && t.File == mp.path && t.Offset+int64(t.Size()) > now.size && (first == nil || t.Offset < first.Offset) {
+		lost := gone || t.Offset+int64(t.Size()) > now.size
+		if err == nil && t.made == nil && t.File == mp.path && lost && (first == nil || t.Offset < first.Offset) {
 			first = t
 		}
 	}
