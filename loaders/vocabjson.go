@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // maxTokenizerJSON is the most bytes of a tokenizer.json file, unpacked, that
@@ -267,6 +268,9 @@ func (f *hfFile) place(v *Vocab) error {
 	}
 	for _, a := range f.added {
 		v.place(a.ID, a)
+	}
+	if !slices.ContainsFunc(v.Tokens, func(text string) bool { return text != "" }) {
+		return errors.New("model: vocab: found no token with a text, expected at least one")
 	}
 	return nil
 }

@@ -202,6 +202,7 @@ func FuzzTokenizerJSON(f *testing.F) {
 	f.Add([]byte(byteJSON(nil)))
 	f.Add([]byte(charJSON("null", `{"type":"Metaspace","replacement":"▁"}`)))
 	f.Add([]byte(`{"model":{"vocab":{"\ud83d\ude00":0},"merges":[["a","b"]]}}`))
+	f.Add([]byte(`{"pre_tokenizer":{"type":"Metaspace","replacement":"▁"},"model":{"vocab":{"":0},"merges":[["",""]]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		v, err := parseTokenizerJSON(data)
 		if err != nil {
