@@ -89,6 +89,9 @@ func (j *job) download(ctx context.Context) error {
 				j.c.Notice(j.file.Name + ": what an earlier download left is damaged; beginning anew")
 				continue
 			}
+		}
+		// A beginning is kept, to go on from. An empty one says nothing.
+		if st, err2 := f.Stat(); err2 == nil && st.Size() == 0 {
 			f.Close()
 			os.Remove(j.part())
 		}

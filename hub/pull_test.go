@@ -365,6 +365,11 @@ func TestFaults(t *testing.T) {
 				if _, err := c.Find(ggufName); !isMissing(err) {
 					t.Errorf("the cache has it: %v", err)
 				}
+				for _, p := range leftovers(t, c.Cache) {
+					if st, err := os.Stat(p); err != nil || st.Size() == 0 {
+						t.Errorf("left behind, though nothing came: %s", p)
+					}
+				}
 				h.fault = nil // a server that is well again
 				if s, err = c.Pull(t.Context(), ggufName); err != nil {
 					t.Fatalf("afterwards: %v", err)
