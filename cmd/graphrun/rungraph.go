@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -251,7 +252,11 @@ func printOutputs(cmd *cobra.Command, g *graph.Graph, p backends.Program, format
 		n := t.RowElems()
 		switch {
 		case t.F32 != nil:
-			out.Values = packed(t.F32, t.Rows(), n, t.Stride)
+			rows := packed(t.F32, t.Rows(), n, t.Stride)
+			out.Values = rows
+			if warnNotFinite(cmd, o.Name, rows) && format == "json" {
+				out.Values = finiteOrNull(rows)
+			}
 		case t.I32 != nil:
 			out.Values = packed(t.I32, t.Rows(), n, t.Stride)
 		default:
@@ -273,6 +278,42 @@ func printOutputs(cmd *cobra.Command, g *graph.Graph, p backends.Program, format
 		}
 	}
 	return nil
+}
+
+// warnNotFinite says how many of an output's numbers are NaN or infinite, if any
+// are.
+func warnNotFinite(cmd *cobra.Command, name string, rows [][]float32) bool {
+	total, nan, inf := 0, 0, 0
+	for _, row := range rows {
+		total += len(row)
+		for _, x := range row {
+			switch {
+			case x != x:
+				nan++
+			case math.IsInf(float64(x), 0):
+				inf++
+			}
+		}
+	}
+	if nan+inf == 0 {
+		return false
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "graphrun: warning: output %q has %d NaN and %d infinite of %d numbers; --check=nan stops at the first value that has one\n", name, nan, inf, total)
+	return true
+}
+
+// finiteOrNull returns rows for JSON, which has no words for NaN and infinities.
+func finiteOrNull(rows [][]float32) [][]*float32 {
+	out := make([][]*float32, len(rows))
+	for i, row := range rows {
+		out[i] = make([]*float32, len(row))
+		for j := range row {
+			if x := &row[j]; *x-*x == 0 {
+				out[i][j] = x
+			}
+		}
+	}
+	return out
 }
 
 func packed[T any](x []T, rows, n, stride int) [][]T {

@@ -78,6 +78,24 @@ func TestRunOwnGraph(t *testing.T) {
 	}
 }
 
+// TestRunGraphNotFinite: what is no number is said, with the output's name, and
+// JSON has null for it.
+func TestRunGraphNotFinite(t *testing.T) {
+	net, weights := netFiles(t)
+	args := []string{"run", "--graph", net, "--weights", weights, "--input", "x=nan,2;1,1;inf,1"}
+	const warning = `output "y" has 1 NaN and 1 infinite of 3 numbers`
+	if r := cli(t, "", args...); r.code != 0 || r.out != "y f32[3 1]\nNaN\n50.5\n+Inf\n" || strings.Count(r.err, warning) != 1 {
+		t.Errorf("exit %d, %q, %q", r.code, r.out, r.err)
+	}
+	if r := cli(t, "", append(args, "-o", "json")...); r.code != 0 || !strings.Contains(r.out, `"values":[[null],[50.5],[null]]`) || strings.Count(r.err, warning) != 1 {
+		t.Errorf("json: exit %d, %q, %q", r.code, r.out, r.err)
+	}
+	refused(t, exitFailed, append(args, "--check=nan"), "NaN")
+	if r := cli(t, "", "run", "--graph", net, "--weights", weights, "--input", "x=1,2"); r.err != "" {
+		t.Errorf("a warning where all is finite: %q", r.err)
+	}
+}
+
 func TestRunGraphRefuses(t *testing.T) {
 	net, weights := netFiles(t)
 	edited := func(old, to string) string {
