@@ -338,6 +338,18 @@ func f32At(b []byte, i int) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 }
 
+// TestWriteHFNames: a folder that programs work in is no name of a new one.
+func TestWriteHFNames(t *testing.T) {
+	m := folderOf(t, "llama-gqa").mustOpen(t)
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{"", ".", "x/.."} {
+		_, err := loaders.WriteHF(dir, m, loaders.HFWriteOptions{})
+		if err == nil || !strings.Contains(err.Error(), "give the name of a new folder") {
+			t.Errorf("%q: error %v", dir, err)
+		}
+	}
+}
+
 // TestHFMissing: all fields that are missing in one error, by their paths.
 func TestHFMissing(t *testing.T) {
 	f := folderOf(t, "llama-gqa")

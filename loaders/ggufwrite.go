@@ -141,15 +141,15 @@ func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Wr
 			te.File = path
 		}
 	}()
-	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return fmt.Errorf("gguf: create %s: not a regular file", path) // a folder or device is not replaced
+	if err := checkNew(path); err != nil {
+		return fmt.Errorf("gguf: %w", err)
 	}
 	f, err := createTemp(path)
 	if err != nil {
 		if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
-			err = &fs.PathError{Op: "create", Path: path, Err: pe.Err} // the name that was asked for
+			pe.Op = "create"
 		}
-		return fmt.Errorf("gguf: %w", err)
+		return fmt.Errorf("gguf: %w", underName(err, path))
 	}
 	done := false
 	defer func() { // also on a panic in data
@@ -158,17 +158,20 @@ func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Wr
 			os.Remove(f.Name())
 		}
 	}()
-	if err := Write(f, meta, tensors, data); err != nil {
+	if err := Write(namedWriter{f, path}, meta, tensors, data); err != nil {
+		if pe := (*fs.PathError)(nil); errors.As(err, &pe) && pe == err {
+			err = fmt.Errorf("gguf: %w; nothing is left of it", err)
+		}
 		return err
 	}
 	if err := f.Sync(); err != nil {
-		return fmt.Errorf("gguf: %w", err)
+		return fmt.Errorf("gguf: %w", underName(err, path))
 	}
 	if err := f.Close(); err != nil {
-		return fmt.Errorf("gguf: %w", err)
+		return fmt.Errorf("gguf: %w", underName(err, path))
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("gguf: %w", err)
+		return fmt.Errorf("gguf: %w", underName(err, path))
 	}
 	done = true
 	// Make the new name last as well. Not every system can sync a folder; the
@@ -178,6 +181,47 @@ func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Wr
 		dir.Close()
 	}
 	return nil
+}
+
+// checkNew refuses names that a new GGUF file cannot have: that of a folder or
+// device, which is not replaced, and those that would be read as another format.
+func checkNew(path string) error {
+	if path == "" {
+		return errors.New("the name of the file to write is empty")
+	}
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("create %s: not a regular file", path)
+	}
+	if strings.HasSuffix(path, ".safetensors") {
+		return fmt.Errorf("create %s: the file is a GGUF file, and would be read as another format by this name; want one that ends in .gguf", path)
+	}
+	return nil
+}
+
+// underName gives an error of the file system the name that the file would have
+// had, not that of the temporary one.
+func underName(err error, path string) error {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return &fs.PathError{Op: pe.Op, Path: path, Err: pe.Err}
+	}
+	if le := (*os.LinkError)(nil); errors.As(err, &le) {
+		return &fs.PathError{Op: "create", Path: path, Err: le.Err}
+	}
+	return err
+}
+
+// namedWriter writes to a temporary file; its errors have the name of path.
+type namedWriter struct {
+	f    *os.File
+	path string
+}
+
+func (w namedWriter) Write(p []byte) (int, error) {
+	n, err := w.f.Write(p)
+	if err != nil {
+		err = underName(err, w.path)
+	}
+	return n, err
 }
 
 // createTemp creates a new file beside path, with the permissions that creating

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"runtime"
 	"testing"
 
@@ -158,6 +159,33 @@ func TestCreateFails(t *testing.T) {
 	wantError(t, err, "nosuch")
 	dir := t.TempDir()
 	wantError(t, Create(dir, NewMetadata(), nil, nil), dir, "not a regular file")
+	wantError(t, Create("", NewMetadata(), nil, nil), "name of the file to write is empty")
+	other := filepath.Join(dir, "m.safetensors")
+	wantError(t, Create(other, NewMetadata(), nil, nil), other, ".gguf")
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+// TestCreateNames checks that errors of the file system name the file that was
+// asked for, not the temporary one.
+func TestCreateNames(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	f, err := createTemp(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	_, err = namedWriter{f, path}.Write([]byte{1})
+	for want, err := range map[string]error{
+		"write " + path + ": ":  err,
+		"create " + path + ": ": underName(os.Rename(f.Name(), filepath.Join(path, "x")), path),
+		"full":                  underName(errors.New("full"), path),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), ".tmp") {
+			t.Errorf("found %v, want %q", err, want)
+		}
+	}
 }
 
 // TestWriteRefusals checks that nothing is written that would not open.

@@ -139,6 +139,10 @@ func WriteHF(dir string, m *Model, o HFWriteOptions) (notes []string, err error)
 	if h == nil {
 		return nil, &FormatError{File: m.Path, Field: "key general.architecture", Err: &UnsupportedError{What: "folder of architecture", Name: quoteText(arch), Known: hfArchs()}}
 	}
+	switch filepath.Base(dir) {
+	case ".", "..": // also of ""; a folder that programs work in is not replaced
+		return nil, fmt.Errorf("hf: create %q: give the name of a new folder", dir)
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -160,7 +164,7 @@ func WriteHF(dir string, m *Model, o HFWriteOptions) (notes []string, err error)
 	}
 	temp := fmt.Sprintf("%s.%08x.tmp", strings.TrimRight(filepath.Clean(dir), string(filepath.Separator)), rand.Uint32())
 	if err := os.Mkdir(temp, 0o777); err != nil {
-		return nil, fmt.Errorf("hf: %w", err)
+		return nil, fmt.Errorf("hf: %w", underName(err, dir))
 	}
 	defer os.RemoveAll(temp)
 	if err := writeSafetensors(temp, tensors, o.Shard); err != nil {
@@ -188,7 +192,7 @@ func WriteHF(dir string, m *Model, o HFWriteOptions) (notes []string, err error)
 func renamed(err error, temp, dir string) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		return &fs.PathError{Op: pe.Op, Path: dir + strings.TrimPrefix(pe.Path, temp), Err: pe.Err}
+		return fmt.Errorf("hf: %w; nothing is left of it", &fs.PathError{Op: pe.Op, Path: dir + strings.TrimPrefix(pe.Path, temp), Err: pe.Err})
 	}
 	return err
 }
