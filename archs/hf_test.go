@@ -394,6 +394,14 @@ func TestHFRefused(t *testing.T) {
 			f.tensors["model.layers.0.self_attn.q_proj.bias"] = &raw{"F32", []int{1}, make([]byte, 4)}
 		}, []string{"bias"}},
 		{"bias missing", "llama-gqa", func(f *folder) { f.config["attention_bias"] = true }, []string{"model.layers.0.self_attn.q_proj.bias: missing", "attention_bias is true"}},
+		{"bias missing in a later layer", "llama-gqa", func(f *folder) {
+			f.config["attention_bias"] = true
+			for _, p := range []string{"q", "k", "v", "o"} {
+				w := f.tensors["model.layers.0.self_attn."+p+"_proj.weight"]
+				f.tensors["model.layers.0.self_attn."+p+"_proj.bias"] = &raw{"F32", w.shape[:1], make([]byte, 4*w.shape[0])}
+			}
+		}, []string{"model.layers.1.self_attn.q_proj.bias: missing", "attention_bias is true"}},
+		{"bias of the feed-forward missing", "llama-gqa", func(f *folder) { f.config["mlp_bias"] = true }, []string{"model.layers.0.mlp.gate_proj.bias: missing", "mlp_bias is true in config.json"}},
 		{"gptq", "llama-gqa", func(f *folder) { f.config["quantization_config"] = map[string]any{"quant_method": "gptq", "bits": 4} }, []string{"quantization_config.quant_method", `"gptq"`, "fp8, mxfp4"}},
 		{"awq", "llama-gqa", func(f *folder) { f.config["quantization_config"] = map[string]any{"quant_method": "awq"} }, []string{`"awq"`}},
 		{"bitsandbytes", "llama-gqa", func(f *folder) {

@@ -36,6 +36,8 @@ type HF struct {
 	// Vocab is the family of vocabularies with merges over characters, where it
 	// is not "llama".
 	Vocab string
+	// PlainOutput is that attention_bias says nothing of the output's projection.
+	PlainOutput bool
 	// Tied is what an absent tie_word_embeddings means.
 	Tied bool
 	// NormPlus is added to the weights of norms, whose names end in norm.weight.

@@ -28,16 +28,13 @@ func (f *hfFolder) build(m *Model, r *HFReader) error {
 		return &TensorError{Format: hf, File: f.src.Path, Name: f.sourceName(output),
 			Err: errors.New("missing, expected it as tie_word_embeddings is false")}
 	}
-	if on, _ := r.Bool("attention_bias"); on && r.err == nil {
-		if bias := "blk.0.attn_q.bias"; f.targets[bias] == nil {
-			return &TensorError{Format: hf, File: f.src.Path, Name: f.sourceName(bias),
-				Err: errors.New("missing, expected it as attention_bias is true")}
-		}
-	}
 	if r.err != nil {
 		return r.err
 	}
 	layers := r.Key("block_count")
+	if err := f.biases(r, layers); err != nil {
+		return err
+	}
 	for _, name := range f.order(layers) {
 		t := f.targets[name]
 		if n := layerOf(name); n >= layers {
@@ -62,6 +59,35 @@ func (f *hfFolder) build(m *Model, r *HFReader) error {
 		f.notes = append(f.notes, fmt.Sprintf("%d matrices have rows that are no multiple of %d numbers and are not quantized", f.unfit, f.o.Quantize.BlockElems()))
 	}
 	return nil
+}
+
+// hfBiases are the fields which say that matrices have biases.
+var hfBiases = []struct {
+	field    string
+	matrices []string
+}{
+	{"attention_bias", []string{"attn_q", "attn_k", "attn_v", "attn_output"}},
+	{"mlp_bias", []string{"ffn_gate", "ffn_up", "ffn_down"}},
+}
+
+// biases refuses a folder without a bias that its config.json speaks of.
+func (f *hfFolder) biases(r *HFReader, layers int) error {
+	for _, b := range hfBiases {
+		if on, _ := r.Bool(b.field); !on {
+			continue
+		}
+		for l := range min(layers, len(f.targets)) { // a layer has a tensor at least
+			for _, name := range b.matrices {
+				name = fmt.Sprintf("blk.%d.%s", l, name)
+				if f.targets[name+".weight"] == nil || f.targets[name+".bias"] != nil || f.hf.PlainOutput && strings.HasSuffix(name, ".attn_output") {
+					continue
+				}
+				return &TensorError{Format: hf, File: f.src.Path, Name: f.sourceName(name + ".bias"),
+					Err: fmt.Errorf("missing, expected it as %s is true in %s", r.Config.where(b.field), hfConfigName)}
+			}
+		}
+	}
+	return r.err
 }
 
 func (m *Model) add(t *Tensor) {
