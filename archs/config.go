@@ -66,6 +66,9 @@ func (c *Config) unused() []string {
 // full returns the key as it is in the file.
 func (c *Config) full(name string) string { return c.arch.Name + "." + name }
 
+// name returns the name by which a person knows a key.
+func (c *Config) name(name string) string { return c.file.KeyName(c.full(name)) }
+
 // Fail keeps err if it is the first.
 func (c *Config) Fail(err error) {
 	if c.err == nil {
@@ -75,13 +78,19 @@ func (c *Config) Fail(err error) {
 
 // FailKey records that a key's value does not fit.
 func (c *Config) FailKey(name, want string, args ...any) {
-	e := &loaders.KeyError{File: c.file.Path, Key: c.full(name), Want: fmt.Sprintf(want, args...)}
-	if v, ok := c.file.Meta.Value(e.Key); ok {
-		e.Got = v.TypeName() + " " + v.String()
-	} else if v, ok := c.vals[name]; ok {
-		e.Got = fmt.Sprintf("no such key, which means %v", v)
+	key, got := c.full(name), ""
+	v, ok := c.file.Meta.Value(key)
+	switch known := c.vals[name]; {
+	case ok && c.name(name) != key:
+		got = v.String()
+	case ok:
+		got = v.TypeName() + " " + v.String()
+	case known != nil && c.name(name) != key:
+		got = fmt.Sprint(known)
+	case known != nil:
+		got = fmt.Sprintf("no such key, which means %v", known)
 	}
-	c.Fail(e)
+	c.Fail(c.file.KeyError(key, got, fmt.Sprintf(want, args...)))
 }
 
 // read takes one key from the file, or its default, and checks it.
@@ -151,7 +160,7 @@ func (c *Config) fallback(k Key) any {
 	case Ratio:
 		n, den := c.Int(d.Num), c.Int(d.Den)
 		if den == 0 || n%den != 0 {
-			c.FailKey(d.Den, "a divisor of %s %d, as %s is absent", c.full(d.Num), n, c.full(k.Name))
+			c.FailKey(d.Den, "a divisor of %s %d, as %s is absent", c.name(d.Num), n, c.name(k.Name))
 			return nil
 		}
 		return n / den
@@ -189,7 +198,7 @@ func (c *Config) check(k Key, name string, v any) {
 		if !c.given[k.Name] {
 			got += " (the default)"
 		}
-		c.Fail(&loaders.KeyError{File: c.file.Path, Key: name, Got: got, Want: want})
+		c.Fail(c.file.KeyError(name, got, want))
 	}
 	one := func(x any, at string) {
 		switch n := x.(type) {

@@ -41,6 +41,8 @@ var _ = Register(&Arch{
 			r.Set("attention.value_length", uint32(r.Key("attention.key_length")))
 			r.Set("attn_logit_softcapping", float32(r.Off("attn_logit_softcapping", 50)))
 			r.Set("final_logit_softcapping", float32(r.Off("final_logit_softcapping", 30)))
+			r.From("attn_logit_softcapping", "attn_logit_softcapping")
+			r.From("final_logit_softcapping", "final_logit_softcapping")
 			hfRope(r, 10000)
 			hfScale(r, 46)
 			checkKinds(r, `"sliding_attention" in layers 0, 2, 4 and so on`, func(l int) bool { return l%2 == 0 })

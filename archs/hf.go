@@ -90,6 +90,8 @@ func hfActivation(words ...string) []loaders.HFCheck {
 // hfHeadWidth sets the width of heads and of what is rotated of them.
 func hfHeadWidth(r *loaders.HFReader) {
 	width, ok := r.Int("head_dim")
+	r.From("attention.key_length", "head_dim")
+	r.From("rope.dimension_count", "head_dim")
 	if ok {
 		r.Set("attention.key_length", uint32(width))
 		r.Set("attention.value_length", uint32(width))
@@ -108,6 +110,7 @@ func hfTheta(r *loaders.HFReader, key string, defined float64, fields ...string)
 		r.Note("config.json has no %s; the %v that model_type %s defines is taken", fields[0], theta, r.Config.ModelType)
 	}
 	r.Set(key, float32(theta))
+	r.From(key, fields...)
 	return theta
 }
 
@@ -159,6 +162,7 @@ func hfScaling(r *loaders.HFReader, theta float64, kinds []string, at ...string)
 		return x
 	}
 	factor := need("factor")
+	r.From("rope.scaling.factor", names("factor")...)
 	context, given := r.Int(append(names("original_max_position_embeddings"), "original_max_position_embeddings")...)
 	switch kind {
 	case "linear":

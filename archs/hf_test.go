@@ -385,8 +385,18 @@ func TestHFRefused(t *testing.T) {
 		{"text for a number", "llama-gqa", func(f *folder) { f.config["hidden_size"] = "64" }, []string{"hidden_size", `"64"`, "an integer"}},
 		{"huge number", "llama-gqa", func(f *folder) { f.config["num_hidden_layers"] = 1e12 }, []string{"num_hidden_layers", "1000000000000"}},
 		{"layer too many", "llama-gqa", func(f *folder) { f.config["num_hidden_layers"] = 1 }, []string{"model.layers.1.", "1 layers of num_hidden_layers"}},
-		{"layer too few", "llama-gqa", func(f *folder) { f.config["num_hidden_layers"] = 40 }, []string{"block_count", "40"}},
-		{"odd heads", "llama-gqa", func(f *folder) { f.config["num_attention_heads"] = 7 }, []string{"7"}},
+		{"layer too few", "llama-gqa", func(f *folder) { f.config["num_hidden_layers"] = 40 }, []string{"config.json: field num_hidden_layers: found 40,"}},
+		{"odd heads", "llama-gqa", func(f *folder) { f.config["num_attention_heads"] = 7; delete(f.config, "head_dim") }, []string{"config.json: field num_attention_heads: found 7, expected a divisor of hidden_size ", "as head_dim is absent"}},
+		{"no heads", "llama-gqa", func(f *folder) { f.config["num_attention_heads"] = 0 }, []string{"config.json: field num_attention_heads: found 0, expected a number from 1"}},
+		{"odd width of heads", "llama-gqa", func(f *folder) { f.config["head_dim"] = 7 }, []string{"config.json: field head_dim: found 7, expected an even number"}},
+		{"groups that do not divide", "llama-gqa", func(f *folder) { f.config["num_key_value_heads"] = 5 }, []string{"config.json: field num_key_value_heads: found 5, expected a divisor of"}},
+		{"eps", "llama-gqa", func(f *folder) { f.config["rms_norm_eps"] = 0 }, []string{"config.json: field rms_norm_eps: found 0, expected a finite number above 0"}},
+		{"base", "gemma3", func(f *folder) {
+			f.config = map[string]any{"model_type": "gemma3", "text_config": f.config}
+			f.config["text_config"].(map[string]any)["rope_theta"] = -2.5
+			delete(f.config["text_config"].(map[string]any), "rope_parameters")
+		}, []string{"config.json: field text_config.rope_theta: found -2.5, expected"}},
+		{"another shape", "llama-gqa", func(f *folder) { f.config["intermediate_size"] = 5 }, []string{"tensor model.layers.0.mlp.gate_proj.weight: found shape", "[F,D]"}},
 		{"unknown tensor", "llama-gqa", func(f *folder) {
 			f.tensors["model.layers.0.self_attn.k_bias_x"] = &raw{"F32", []int{1}, make([]byte, 4)}
 		}, []string{"model.layers.0.self_attn.k_bias_x", "no place"}},

@@ -31,6 +31,7 @@ func readGemma3(r *loaders.HFReader) {
 	}
 	if period > 0 {
 		r.Set("attention.sliding_window_pattern", uint32(period))
+		r.From("attention.sliding_window_pattern", "sliding_window_pattern", "_sliding_window_pattern", "layer_types")
 	}
 }
 
@@ -87,6 +88,8 @@ func readGemma4(r *loaders.HFReader) {
 	}
 	ple, _ := r.Int("hidden_size_per_layer_input")
 	r.Set("embedding_length_per_layer_input", uint32(ple))
+	r.From("embedding_length_per_layer_input", "hidden_size_per_layer_input")
+	r.From("final_logit_softcapping", "final_logit_softcapping")
 	r.Set("final_logit_softcapping", float32(r.Off("final_logit_softcapping", 30)))
 	if moe, _ := r.Bool("enable_moe_block"); moe {
 		for _, f := range []struct{ key, field, alias string }{
@@ -99,6 +102,7 @@ func readGemma4(r *loaders.HFReader) {
 				r.Missing(f.field)
 			}
 			r.Set(f.key, uint32(n))
+			r.From(f.key, f.field, f.alias)
 		}
 	}
 	gemma4Rope(r, int(full))
@@ -124,6 +128,7 @@ func gemma4Rope(r *loaders.HFReader, width int) {
 			continue
 		}
 		r.Set(f.key, float32(theta))
+		r.From(f.key, f.field+"rope_theta")
 	}
 	if kind, ok := r.Text(local + "rope_type"); ok && kind != "default" {
 		r.FailField(local+"rope_type", `"default"`)

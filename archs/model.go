@@ -98,7 +98,7 @@ func (m *Model) checkVocabulary(c *Config) {
 	if n, ok, err := c.file.Meta.Int(c.full("vocab_size")); err != nil {
 		c.Fail(err)
 	} else if ok && n != int64(m.V) {
-		m.warn("key %s is %d, but token_embd.weight has %d rows; the rows count", c.full("vocab_size"), n, m.V)
+		m.warn("%s is %d, but %s has %d rows; the rows count", c.name("vocab_size"), n, c.file.SourceName("token_embd.weight"), m.V)
 	}
 	if kind, ok, err := c.file.Meta.String("tokenizer.ggml.model"); err != nil {
 		c.Fail(err)

@@ -185,17 +185,18 @@ func (m *Model) size(letter byte, l *Layer) int {
 
 // use checks a tensor of the file and takes it.
 func (b *binder) use(name string, t *loaders.Tensor, shape []int, letters string) {
+	plain := len(shape) == 1 || !strings.HasSuffix(name, ".weight")
+	known := b.c.file.SourceName(name)
 	if !slices.Equal(t.Shape, shape) {
-		b.c.Fail(tensorError(t.File, name, "found shape %s, expected [%s] = %s", shapeText(t.Shape), letters, shapeText(shape)))
+		b.c.Fail(tensorError(t.File, known, "found shape %s, expected [%s] = %s", shapeText(t.Shape), letters, shapeText(shape)))
 		return
 	}
-	plain := len(shape) == 1 || !strings.HasSuffix(name, ".weight")
 	if plain && t.DType != graph.F32 {
-		b.c.Fail(tensorError(t.File, name, "found %s, expected f32, as vectors are never quantized", t.DType))
+		b.c.Fail(tensorError(t.File, known, "found %s, expected f32, as vectors are never quantized", t.DType))
 		return
 	}
 	if !ops.IsWeightType(t.DType) {
-		b.c.Fail(tensorError(t.File, name, "found %s, expected a type that weights have: f32, f16, bf16 or a block format", t.DType))
+		b.c.Fail(tensorError(t.File, known, "found %s, expected a type that weights have: f32, f16, bf16 or a block format", t.DType))
 		return
 	}
 	b.m.tensors[name] = t

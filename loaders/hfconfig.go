@@ -194,6 +194,32 @@ func (c *HFConfig) fieldError(field, want string) error {
 	return &FieldError{File: c.Path, Field: c.where(field), Got: got, Want: want}
 }
 
+// KeyName returns the name by which a person knows a key: in a folder that of the
+// field of config.json, elsewhere the key itself.
+func (m *Model) KeyName(key string) string {
+	if field := m.fields[key]; field != "" {
+		return field
+	}
+	return key
+}
+
+// KeyError returns the error of a key whose value does not fit: a *KeyError, or a
+// *FieldError where a field of config.json says it. got is the value, "" if
+// there is none.
+func (m *Model) KeyError(key, got, want string) error {
+	field := m.fields[key]
+	if field == "" {
+		return &KeyError{File: m.Path, Key: key, Got: got, Want: want}
+	}
+	if v := m.config.fields[field]; v != nil && string(v) != "null" {
+		return m.config.fieldError("/"+field, want)
+	}
+	if got != "" {
+		got = "no such field, which means " + got
+	}
+	return &FieldError{File: m.config.Path, Field: field, Got: got, Want: want}
+}
+
 // hfGet decodes a field.
 func hfGet[T any](c *HFConfig, field, want string, ok func(T) bool) (v T, given bool, err error) {
 	raw := c.raw(field)

@@ -110,7 +110,7 @@ func openHF(dir, path string, o HFOptions) (_ *Model, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Meta = r.Meta
+	m.Meta, m.config, m.fields = r.Meta, c, r.from
 	if err := f.build(m, r); err != nil {
 		return nil, err
 	}

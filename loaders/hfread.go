@@ -22,6 +22,7 @@ type HFReader struct {
 	missing []string
 	notes   []string
 	derived map[string][]float32 // tensors that follow from the config
+	from    map[string]string    // paths of the fields that keys follow from
 	has     func(gguf string) bool
 	err     error
 }
@@ -57,6 +58,16 @@ func (r *HFReader) HasTensor(gguf string) bool { return r.has(gguf) }
 
 // Set gives a key, named without the architecture's prefix, a value.
 func (r *HFReader) Set(key string, v any) { r.Meta.Set(r.arch+"."+key, v) }
+
+// From says which field a key, named without the architecture's prefix, follows
+// from, for errors about its value: the first of those that are there, or of all.
+func (r *HFReader) From(key string, fields ...string) {
+	field := fields[0]
+	if i := slices.IndexFunc(fields, r.Config.Has); i >= 0 {
+		field = fields[i]
+	}
+	r.from[r.arch+"."+key] = r.Config.where(field)
+}
 
 // Key returns a value that was set, as an integer; 0 if it is absent.
 func (r *HFReader) Key(key string) int {
@@ -126,6 +137,7 @@ func hfFirst[T comparable](r *HFReader, get func(string) (T, bool, error), field
 func (r *HFReader) fields() {
 	var defaults []string
 	for _, f := range r.hf.Fields {
+		r.From(f.Key, f.From...)
 		v, ok := r.field(f)
 		switch {
 		case r.err != nil:
@@ -187,7 +199,7 @@ func (r *HFReader) missingError() error {
 // readKeys fills the keys of the architecture. has tells which tensors, by
 // their names in GGUF files, the folder has.
 func (c *HFConfig) readKeys(arch string, h *HF, halves bool, has func(string) bool) (*HFReader, error) {
-	r := &HFReader{Config: c, Meta: NewMetadata(), Halves: halves, arch: arch, hf: h, derived: map[string][]float32{}, has: has}
+	r := &HFReader{Config: c, Meta: NewMetadata(), Halves: halves, arch: arch, hf: h, derived: map[string][]float32{}, from: map[string]string{}, has: has}
 	r.Meta.file = c.Path
 	r.Meta.Set("general.architecture", arch)
 	if c.text = slices.Contains(h.Wrapped, c.ModelType); c.text && !c.groups["text_config"] {

@@ -29,7 +29,9 @@ type Model struct {
 	mappings []*mapping
 	vocab    *Vocab // of a folder; nil: from Meta
 	source   func(name string) string
-	held     atomic.Int64 // bytes of the files that were read since pages were let go
+	config   *HFConfig         // of a folder
+	fields   map[string]string // of a folder: by key, the path in config of what it says
+	held     atomic.Int64      // bytes of the files that were read since pages were let go
 }
 
 // Tensor is a tensor of a model file.
