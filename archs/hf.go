@@ -105,6 +105,9 @@ func hfHeadWidth(r *loaders.HFReader) {
 // none means what its model type defines, which is said.
 func hfTheta(r *loaders.HFReader, key string, defined float64, fields ...string) float64 {
 	theta, ok := r.Float(fields...)
+	if ok && theta <= 0 {
+		r.FailField(fields[max(0, slices.IndexFunc(fields, func(f string) bool { return r.Has(f) }))], "a number above 0")
+	}
 	if !ok {
 		theta = defined
 		r.Note("config.json has no %s; the %v that model_type %s defines is taken", fields[0], theta, r.Config.ModelType)
@@ -137,12 +140,19 @@ func hfScaling(r *loaders.HFReader, theta float64, kinds []string, at ...string)
 	}
 	there := at[0]
 	for _, a := range at {
+		r.Object(strings.TrimSuffix(a, "."))
+	}
+	for _, a := range at {
 		if r.Has(a+"rope_type", a+"type") {
 			there = a
 			break
 		}
 	}
 	kind, ok := r.Text(names("rope_type", "type")...)
+	if !ok && r.Has(names("factor")...) { // a factor of what?
+		r.Missing(there + "rope_type")
+		return
+	}
 	if !ok || kind == "default" {
 		return
 	}
@@ -174,13 +184,21 @@ func hfScaling(r *loaders.HFReader, theta float64, kinds []string, at ...string)
 			r.Missing(there + "original_max_position_embeddings")
 			return
 		}
-		if width := r.Key("rope.dimension_count"); width > 0 && width <= 1<<16 {
-			f, err := loaders.RopeDivisors(width, theta, factor, low, high, context)
-			if err != nil {
-				r.FailField(there+"factor", "%v", err)
-				return
+		switch {
+		case factor < 1:
+			r.FailField(there+"factor", "a number of at least 1")
+		case low <= 0:
+			r.FailField(there+"low_freq_factor", "a number above 0")
+		case high <= low:
+			r.FailField(there+"high_freq_factor", "a number above low_freq_factor, %v", low)
+		case context < 1:
+			r.FailField(there+"original_max_position_embeddings", "a number of at least 1")
+		}
+		// Another width or base is refused with its own field.
+		if width := r.Key("rope.dimension_count"); width >= 2 && width <= 1<<16 {
+			if f, err := loaders.RopeDivisors(width, theta, factor, low, high, context); err == nil {
+				r.Derive("rope_freqs.weight", f)
 			}
-			r.Derive("rope_freqs.weight", f)
 		}
 	case "yarn":
 		r.Set("rope.scaling.type", kind)

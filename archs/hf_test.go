@@ -368,6 +368,15 @@ func TestHFMissing(t *testing.T) {
 	f.refused(t, "text_config", "missing")
 }
 
+// llama3 is a scaling of rotary pairs with one field changed.
+func llama3(change ...any) map[string]any {
+	m := map[string]any{"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 32}
+	if len(change) > 0 {
+		m[change[0].(string)] = change[1]
+	}
+	return m
+}
+
 // TestHFRefused: what would compute something else is refused, by name.
 func TestHFRefused(t *testing.T) {
 	for _, c := range []struct {
@@ -396,6 +405,15 @@ func TestHFRefused(t *testing.T) {
 			f.config["text_config"].(map[string]any)["rope_theta"] = -2.5
 			delete(f.config["text_config"].(map[string]any), "rope_parameters")
 		}, []string{"config.json: field text_config.rope_theta: found -2.5, expected"}},
+		{"base of llama3", "llama-gqa", func(f *folder) { f.config["rope_theta"], f.config["rope_scaling"] = 0, llama3() }, []string{"field rope_theta: found 0, expected a number above 0"}},
+		{"width of llama3", "llama-gqa", func(f *folder) { f.config["head_dim"], f.config["rope_scaling"] = 1, llama3() }, []string{"field head_dim: found 1, expected an even number"}},
+		{"factor", "llama-gqa", func(f *folder) { f.config["rope_scaling"] = llama3("factor", 0) }, []string{"field rope_scaling.factor: found 0, expected a number of at least 1"}},
+		{"low factor", "llama-gqa", func(f *folder) { f.config["rope_scaling"] = llama3("low_freq_factor", 0) }, []string{"field rope_scaling.low_freq_factor: found 0, expected a number above 0"}},
+		{"high factor", "llama-gqa", func(f *folder) { f.config["rope_scaling"] = llama3("high_freq_factor", 0.5) }, []string{"field rope_scaling.high_freq_factor: found 0.5, expected a number above low_freq_factor, 1"}},
+		{"old context", "llama-gqa", func(f *folder) { f.config["rope_scaling"] = llama3("original_max_position_embeddings", 0) }, []string{"field rope_scaling.original_max_position_embeddings: found 0"}},
+		{"factor without type", "llama-gqa", func(f *folder) { f.config["rope_scaling"] = llama3("rope_type", nil) }, []string{"missing", "rope_scaling.rope_type"}},
+		{"scaling is no object", "llama-gqa", func(f *folder) { f.config["rope_scaling"] = "llama3" }, []string{`field rope_scaling: found "llama3", expected an object or null`}},
+		{"scaling is a list", "gemma3", func(f *folder) { f.config["rope_parameters"] = []int{} }, []string{"field rope_parameters: found [], expected an object or null"}},
 		{"another shape", "llama-gqa", func(f *folder) { f.config["intermediate_size"] = 5 }, []string{"tensor model.layers.0.mlp.gate_proj.weight: found shape", "[F,D]"}},
 		{"unknown tensor", "llama-gqa", func(f *folder) {
 			f.tensors["model.layers.0.self_attn.k_bias_x"] = &raw{"F32", []int{1}, make([]byte, 4)}

@@ -92,6 +92,21 @@ func (r *HFReader) Off(field string, defined float64) float64 {
 	return x
 }
 
+// Object refuses a field that is there and no object, or lies in one that is
+// none. Fields in it would seem absent.
+func (r *HFReader) Object(field string) {
+	path := r.Config.where(field)
+	for i := range len(path) + 1 {
+		if i < len(path) && path[i] != '.' {
+			continue
+		}
+		if v := r.Config.fields[path[:i]]; v != nil && string(v) != "null" {
+			r.FailField("/"+path[:i], "an object or null")
+			return
+		}
+	}
+}
+
 // Int returns an integer, the same in all of the fields that are there.
 func (r *HFReader) Int(fields ...string) (int, bool) { return hfFirst(r, r.Config.Int, fields) }
 
