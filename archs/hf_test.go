@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -366,6 +367,20 @@ func TestHFMissing(t *testing.T) {
 	f.refused(t, "text_config.layer_types")
 	delete(f.config, "text_config")
 	f.refused(t, "text_config", "missing")
+}
+
+// TestHFDeleted: what is said of a file that is gone has the tensor's name in it.
+func TestHFDeleted(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed here")
+	}
+	m := folderOf(t, "llama-gqa").mustOpen(t)
+	if err := os.Remove(m.Files[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Check(); err == nil || !strings.Contains(err.Error(), "model.safetensors: tensor lm_head.weight: file was deleted") {
+		t.Errorf("error %v", err)
+	}
 }
 
 // llama3 is a scaling of rotary pairs with one field changed.

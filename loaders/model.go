@@ -186,7 +186,7 @@ func (m *Model) changedError(mp *mapping, cause error) error {
 	if first == nil {
 		return mp.check()
 	}
-	return &TensorError{Format: m.reader(), File: mp.path, Name: first.Name, Err: cause}
+	return &TensorError{Format: m.reader(), File: mp.path, Name: m.SourceName(first.Name), Err: cause}
 }
 
 // reader returns the name of the format for errors.
@@ -213,7 +213,7 @@ func (m *Model) Fault(addr uintptr) error {
 		at := int64(addr - begin)
 		for _, t := range m.Tensors {
 			if t.made == nil && t.File == mp.path && t.Offset <= at && at < t.Offset+int64(t.Size()) {
-				return &TensorError{Format: m.reader(), File: mp.path, Name: t.Name, Err: cause}
+				return &TensorError{Format: m.reader(), File: mp.path, Name: m.SourceName(t.Name), Err: cause}
 			}
 		}
 		return &FormatError{Format: m.reader(), File: mp.path, Err: cause}
