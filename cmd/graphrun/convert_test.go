@@ -209,7 +209,7 @@ func TestConvertArchitectures(t *testing.T) {
 			tmp := t.TempDir()
 			dir, again := filepath.Join(tmp, "dir"), filepath.Join(tmp, "again.gguf")
 			if name == "gemma4-e2b" { // its feed-forward widths follow no rule
-				refused(t, exitFailed, []string{"convert", file, dir}, file, "no config.json can say", "ffn_gate", filepath.Join(dir, "model.safetensors"))
+				refused(t, exitFailed, []string{"convert", file, dir}, file, "no config.json can say", "mlp.gate_proj", filepath.Join(dir, "model.safetensors"))
 				return
 			}
 			if r := cli(t, "", "convert", file, dir); strings.Contains(name, "-q") {
