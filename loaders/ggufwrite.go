@@ -134,7 +134,36 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 // anything fails. A model that is open keeps the file it was opened from, and its
 // Check says that the name stands for another; on Windows that file cannot be
 // replaced.
-func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Writer, i int) error) (err error) {
+func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Writer, i int) error) error {
+	p, err := writePending(path, meta, tensors, data)
+	if err != nil {
+		return err
+	}
+	return p.publish()
+}
+
+// pending is a file that is complete and on disk, but for its name.
+type pending struct{ temp, path string }
+
+// publish gives the file its name, or removes it.
+func (p *pending) publish() error {
+	if err := os.Rename(p.temp, p.path); err != nil {
+		p.remove()
+		return fmt.Errorf("gguf: %w", underName(err, p.path))
+	}
+	// Make the new name last as well. Not every system can sync a folder; the
+	// file itself is safe by now.
+	if dir, err := os.Open(filepath.Dir(p.path)); err == nil {
+		dir.Sync()
+		dir.Close()
+	}
+	return nil
+}
+
+func (p *pending) remove() { os.Remove(p.temp) }
+
+// writePending does the work of Create but for the name.
+func writePending(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Writer, i int) error) (_ *pending, err error) {
 	defer func() {
 		var te *TensorError
 		if errors.As(err, &te) && te.File == "" {
@@ -142,14 +171,14 @@ func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Wr
 		}
 	}()
 	if err := checkNew(path); err != nil {
-		return fmt.Errorf("gguf: %w", err)
+		return nil, fmt.Errorf("gguf: %w", err)
 	}
 	f, err := createTemp(path)
 	if err != nil {
 		if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 			pe.Op = "create"
 		}
-		return fmt.Errorf("gguf: %w", underName(err, path))
+		return nil, fmt.Errorf("gguf: %w", underName(err, path))
 	}
 	done := false
 	defer func() { // also on a panic in data
@@ -160,27 +189,18 @@ func Create(path string, meta *Metadata, tensors []TensorInfo, data func(w io.Wr
 	}()
 	if err := Write(namedWriter{f, path}, meta, tensors, data); err != nil {
 		if pe := (*fs.PathError)(nil); errors.As(err, &pe) && pe == err {
-			err = fmt.Errorf("gguf: %w; nothing is left of it", err)
+			err = fmt.Errorf("gguf: %w; nothing is left behind", err)
 		}
-		return err
+		return nil, err
 	}
 	if err := f.Sync(); err != nil {
-		return fmt.Errorf("gguf: %w", underName(err, path))
+		return nil, fmt.Errorf("gguf: %w", underName(err, path))
 	}
 	if err := f.Close(); err != nil {
-		return fmt.Errorf("gguf: %w", underName(err, path))
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("gguf: %w", underName(err, path))
+		return nil, fmt.Errorf("gguf: %w", underName(err, path))
 	}
 	done = true
-	// Make the new name last as well. Not every system can sync a folder; the
-	// file itself is safe by now.
-	if dir, err := os.Open(filepath.Dir(path)); err == nil {
-		dir.Sync()
-		dir.Close()
-	}
-	return nil
+	return &pending{f.Name(), path}, nil
 }
 
 // checkNew refuses names that a new GGUF file cannot have: that of a folder or

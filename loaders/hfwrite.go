@@ -192,7 +192,7 @@ func WriteHF(dir string, m *Model, o HFWriteOptions) (notes []string, err error)
 func renamed(err error, temp, dir string) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		return fmt.Errorf("hf: %w; nothing is left of it", &fs.PathError{Op: pe.Op, Path: dir + strings.TrimPrefix(pe.Path, temp), Err: pe.Err})
+		return fmt.Errorf("hf: %w; nothing is left behind", &fs.PathError{Op: pe.Op, Path: dir + strings.TrimPrefix(pe.Path, temp), Err: pe.Err})
 	}
 	return err
 }

@@ -23,6 +23,8 @@ func (m *Model) WriteSplit(ctx context.Context, prefix string, limit SplitLimit)
 	parts := m.parts(limit)
 	name := shardName{base: prefix, count: len(parts)}
 	switch {
+	case prefix == "":
+		return nil, errors.New("gguf: the prefix of the names of the parts is empty")
 	case limit.Bytes <= 0 && limit.Tensors <= 0:
 		return nil, errors.New("gguf: split without a limit")
 	case len(parts) < 2:
@@ -35,12 +37,12 @@ func (m *Model) WriteSplit(ctx context.Context, prefix string, limit SplitLimit)
 			return nil, err
 		}
 	}
+	// Names are given when all parts are there: an older split model of the same
+	// name stays whole until then.
+	var written []*pending
 	defer func() {
-		if err != nil {
-			for _, p := range paths {
-				os.Remove(p)
-			}
-			paths = nil
+		for _, p := range written {
+			p.remove()
 		}
 	}()
 	for i, tensors := range parts {
@@ -53,10 +55,19 @@ func (m *Model) WriteSplit(ctx context.Context, prefix string, limit SplitLimit)
 		meta.Set(splitNoKey, uint16(i))
 		meta.Set(splitCountKey, uint16(len(parts)))
 		meta.Set(splitTensorsKey, int32(len(m.Tensors)))
-		if err := m.create(ctx, name.path(i+1), meta, tensors); err != nil {
-			return paths, err
+		p, err := m.write(ctx, name.path(i+1), meta, tensors)
+		if err != nil {
+			return nil, err
 		}
-		paths = append(paths, name.path(i+1))
+		written = append(written, p)
+	}
+	for len(written) > 0 {
+		p := written[0]
+		written = written[1:]
+		if err := p.publish(); err != nil {
+			return nil, err
+		}
+		paths = append(paths, p.path)
 	}
 	return paths, nil
 }
@@ -87,7 +98,11 @@ func (m *Model) WriteWhole(ctx context.Context, path string) error {
 	if err := m.refuseOwn(path); err != nil {
 		return err
 	}
-	return m.create(ctx, path, m.Meta, m.Tensors)
+	p, err := m.write(ctx, path, m.Meta, m.Tensors)
+	if err != nil {
+		return err
+	}
+	return p.publish()
 }
 
 // refuseOwn fails if path leads to a file of the model.
@@ -104,14 +119,15 @@ func (m *Model) refuseOwn(path string) error {
 	return nil
 }
 
-// create writes tensors as they are, a few rows at a time.
-func (m *Model) create(ctx context.Context, path string, meta *Metadata, tensors []*Tensor) error {
+// write writes tensors as they are, a few rows at a time, to a file that has no
+// name yet.
+func (m *Model) write(ctx context.Context, path string, meta *Metadata, tensors []*Tensor) (*pending, error) {
 	infos := make([]TensorInfo, len(tensors))
 	for i, t := range tensors {
 		infos[i] = TensorInfo{t.Name, t.DType, t.Shape}
 	}
 	const piece = 4 << 20
-	err := Create(path, meta, infos, func(w io.Writer, i int) error {
+	p, err := writePending(path, meta, infos, func(w io.Writer, i int) error {
 		t := tensors[i]
 		row := t.DType.RowBytes(t.Shape[len(t.Shape)-1])
 		size := max(1, piece/row) * row
@@ -123,8 +139,8 @@ func (m *Model) create(ctx context.Context, path string, meta *Metadata, tensors
 	})
 	if err != nil {
 		if e := m.Check(); e != nil {
-			return e
+			return nil, e
 		}
 	}
-	return err
+	return p, err
 }

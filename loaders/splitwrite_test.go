@@ -87,6 +87,20 @@ func TestWriteSplitRefused(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
+	// An older model of the same name stays whole then.
+	old := shardName{prefix, 1, n}.path(1)
+	if err := os.WriteFile(old, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.WriteSplit(t.Context(), prefix, SplitLimit{Tensors: 3}); err == nil {
+		t.Error("a folder is replaced")
+	}
+	if b, err := os.ReadFile(old); string(b) != "old" {
+		t.Errorf("the older part is lost: %q, %v", b, err)
+	}
+	if _, err := m.WriteSplit(t.Context(), "", SplitLimit{Tensors: 3}); err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("no prefix: %v", err)
+	}
 }
 
 // TestReadAt: ranges of a tensor are those of its data, and its end is one.
