@@ -83,7 +83,7 @@ type NoTokenizerError struct {
 
 // Error names the model and the ways out.
 func (e *NoTokenizerError) Error() string {
-	return fmt.Sprintf("engine: %s has no tokenizer, so text cannot be read or written; give token ids, or put tokenizer.json or tokenizer.model beside the weights", e.Path)
+	return fmt.Sprintf("engine: %s has no tokenizer, so text cannot be read or written; put tokenizer.json or tokenizer.model beside the weights (graphrun logits, check and bench work on token ids alone)", e.Path)
 }
 
 // mib prints bytes with the unit people compare with.

@@ -93,6 +93,8 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 		return usagef("-p, -n and -d must not be above %d", 1<<30)
 	case f.parallel < 1 || f.parallel > 1<<10 || f.parallel > 1 && f.gen == 0:
 		return usagef("--parallel is %d, want 1 to %d, and -n above 0 with more than 1", f.parallel, 1<<10)
+	case f.ablation && f.kernel != "" && !f.load:
+		return usagef("--ablate measures the model, --kernel its kernels alone; leave one of them out")
 	case f.ablation && (f.profile != "" || f.backend == "ref" || f.parallel > 1):
 		return usagef("--ablate switches off passes of the cpu backend; leave --cpuprofile, --parallel and --backend=ref out")
 	case f.prompt+f.gen == 0 || f.reps < 1:

@@ -50,7 +50,7 @@ type loadResult struct {
 // runLoad opens the model mapped, and read into memory, and computes one token
 // with each.
 func (f *benchFlags) runLoad(cmd *cobra.Command, path string) error {
-	for _, name := range []string{"prompt", "gen", "reps", "depth", "chunk", "cpuprofile", "read"} {
+	for _, name := range []string{"prompt", "gen", "reps", "depth", "chunk", "cpuprofile", "read", "parallel", "ablate", "kernel"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("--load measures opening a model; leave --%s out", name)
 		}

@@ -27,6 +27,8 @@ func TestBenchLoad(t *testing.T) {
 		t.Errorf("csv:\n%s", text)
 	}
 	refused(t, exitUsage, []string{"bench", model, "--load", "-p", "5"}, "leave --prompt out")
+	refused(t, exitUsage, []string{"bench", model, "--load", "--ablate"}, "leave --ablate out")
+	refused(t, exitUsage, []string{"bench", model, "--load", "--kernel", "all"}, "leave --kernel out")
 	refused(t, exitFailed, []string{"bench", "nosuch.gguf", "--load"}, "no such file")
 }
 
