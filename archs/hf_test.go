@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"graphrun/archs"
 	"graphrun/graph"
@@ -367,6 +368,63 @@ func TestHFMissing(t *testing.T) {
 	f.refused(t, "text_config.layer_types")
 	delete(f.config, "text_config")
 	f.refused(t, "text_config", "missing")
+}
+
+// TestWrittenMeanwhile: a model that was written to gives no copy of itself, one
+// that was only deleted does.
+func TestWrittenMeanwhile(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "testdata", "models", "llama-gqa.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := loaders.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	dir := t.TempDir()
+	copies := map[string]func() error{
+		"folder": func() error {
+			_, err := loaders.WriteHF(filepath.Join(dir, "folder"), m, loaders.HFWriteOptions{})
+			return err
+		},
+		"whole": func() error { return m.WriteWhole(t.Context(), filepath.Join(dir, "whole.gguf")) },
+		"split": func() error {
+			_, err := m.WriteSplit(t.Context(), filepath.Join(dir, "part"), loaders.SplitLimit{Tensors: 5})
+			return err
+		},
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := st.ModTime().Add(time.Hour)
+	if err := os.Chtimes(path, later, later); err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range copies {
+		if err := write(); err == nil || !strings.Contains(err.Error(), "m.gguf: file was written to while open") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if runtime.GOOS == "windows" {
+		return // an open file cannot be removed here
+	}
+	if err := errors.Join(os.Chtimes(path, st.ModTime(), st.ModTime()), os.Remove(path)); err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range copies {
+		if err := write(); err != nil {
+			t.Errorf("%s of a deleted file: %v", name, err)
+		}
+	}
 }
 
 // TestHFDeleted: what is said of a file that is gone has the tensor's name in it.

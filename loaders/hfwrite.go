@@ -181,6 +181,9 @@ func WriteHF(dir string, m *Model, o HFWriteOptions) (notes []string, err error)
 			return nil, err
 		}
 	}
+	if err := m.CheckData(); err != nil {
+		return nil, err
+	}
 	if len(entries) == 0 && err == nil {
 		os.Remove(dir) // an empty folder, which not every system replaces
 	}

@@ -171,6 +171,23 @@ func (m *Model) Check() error {
 	return nil
 }
 
+// CheckData reports whether the numbers of the open files are as they were when
+// they were mapped, for who has copied them: as Check does, but a file that was
+// deleted, or replaced by another of its name, is whole.
+func (m *Model) CheckData() error {
+	for _, mp := range m.mappings {
+		cause := mp.changed()
+		if cause == nil {
+			continue
+		}
+		if now, err := stateOf(mp.file); err == nil && now.size == mp.was.size && now.written == mp.was.written {
+			continue
+		}
+		return m.changedError(mp, cause)
+	}
+	return nil
+}
+
 // changedError names the first tensor that a file which has changed no longer
 // holds whole, or the first of all if the file is gone.
 func (m *Model) changedError(mp *mapping, cause error) error {

@@ -141,6 +141,11 @@ func (m *Model) write(ctx context.Context, path string, meta *Metadata, tensors 
 		if e := m.Check(); e != nil {
 			return nil, e
 		}
+		return nil, err
 	}
-	return p, err
+	if err := m.CheckData(); err != nil {
+		p.remove()
+		return nil, err
+	}
+	return p, nil
 }

@@ -272,6 +272,9 @@ func (p *Plan) writer(ctx context.Context, r *Report, done *int) func(w io.Write
 			r.Clipped[t.Name] = int(n)
 		}
 		p.source.DropPages()
+		if err == nil && i == len(p.Tensors)-1 {
+			err = p.source.CheckData() // what was read may be of two files
+		}
 		return err
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"graphrun/graph"
 	"graphrun/loaders"
@@ -264,6 +265,35 @@ func (l *limited) Write(p []byte) (int, error) {
 		return 0, l.err
 	}
 	return len(p), nil
+}
+
+// TestWrittenMeanwhile: what was read of a file that was written to may be of two
+// models and gets no name; a file that was only deleted was read whole.
+func TestWrittenMeanwhile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be removed there")
+	}
+	m := model(t, 256, nil)
+	p := plan(t, m, options(t, "q4_0"))
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out.gguf")
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(m.Path, later, later); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Write(t.Context(), out); err == nil || !strings.Contains(err.Error(), m.Path+": file was written to while open") {
+		t.Errorf("got %v", err)
+	}
+	wantEmpty(t, dir)
+
+	m = model(t, 256, nil)
+	p = plan(t, m, options(t, "q4_0"))
+	if err := os.Remove(m.Path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Write(t.Context(), out); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestCutShort: a model whose file was cut short after it was opened gives an

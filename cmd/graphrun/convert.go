@@ -201,15 +201,24 @@ func convertToGGUF(cmd *cobra.Command, m *loaders.Model, out string) error {
 	defer bar.done()
 	done, shown := 0, 0
 	ctx := cmd.Context()
-	return loaders.Create(out, m.GGUFMeta(), infos, func(w io.Writer, i int) error {
+	err := loaders.Create(out, m.GGUFMeta(), infos, func(w io.Writer, i int) error {
 		_, err := m.Tensors[i].WriteTo(stopWriter{ctx, w})
 		done += m.Tensors[i].Size()
 		if n := done >> 20; n > shown {
 			bar.add(n - shown)
 			shown = n
 		}
+		if err == nil && i == len(infos)-1 {
+			err = m.CheckData()
+		}
 		return err
 	})
+	if err != nil {
+		if e := m.CheckData(); e != nil {
+			return e
+		}
+	}
+	return err
 }
 
 // inside reports whether a file lies in the folder of a model, or in that of its
