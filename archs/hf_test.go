@@ -352,6 +352,19 @@ func TestWriteHFNames(t *testing.T) {
 	}
 }
 
+// TestWriteHFTwice: of two that write the same folder at once the second says
+// which folder is there.
+func TestWriteHFTwice(t *testing.T) {
+	m := folderOf(t, "llama-gqa").mustOpen(t)
+	dir := filepath.Join(t.TempDir(), "dir")
+	_, err := loaders.WriteHF(dir, m, loaders.HFWriteOptions{Verify: func(string) error {
+		return os.MkdirAll(filepath.Join(dir, "other"), 0o700)
+	}})
+	if err == nil || !strings.HasPrefix(err.Error(), "hf: create "+dir+": ") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestHFMissing: all fields that are missing in one error, by their paths.
 func TestHFMissing(t *testing.T) {
 	f := folderOf(t, "llama-gqa")

@@ -187,7 +187,10 @@ func WriteHF(dir string, m *Model, o HFWriteOptions) (notes []string, err error)
 	if len(entries) == 0 && err == nil {
 		os.Remove(dir) // an empty folder, which not every system replaces
 	}
-	return w.notes, os.Rename(temp, dir)
+	if err := os.Rename(temp, dir); err != nil {
+		return nil, fmt.Errorf("hf: %w", underName(err, dir))
+	}
+	return w.notes, nil
 }
 
 // renamed gives an error of the file system the name that the file would have
