@@ -1,8 +1,10 @@
 package loaders
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -109,6 +111,25 @@ func errorText(format, file, field string, err error) string {
 		parts = append(parts, field)
 	}
 	return strings.Join(append(parts, err.Error()), ": ")
+}
+
+// jsonError gives an error of decoding JSON in words of the file, not of Go's
+// types.
+func jsonError(err error) error {
+	var te *json.UnmarshalTypeError
+	if !errors.As(err, &te) {
+		return err
+	}
+	found, _, _ := strings.Cut(te.Value, " ") // "number 5000000000"
+	want := map[reflect.Kind]string{reflect.Bool: "true or false", reflect.String: "a string", reflect.Slice: "a list",
+		reflect.Map: "an object", reflect.Struct: "an object", reflect.Int32: "an integer of 32 bits"}[te.Type.Kind()]
+	if want == "" {
+		want = "a number"
+	}
+	if field := strings.Trim(te.Field, "."); field != "" {
+		return fmt.Errorf("field %s: found %s, expected %s", quoteName(field), found, want)
+	}
+	return fmt.Errorf("found %s, expected %s", found, want)
 }
 
 // maxQuoted is the most bytes of a name or string from a file that an error

@@ -94,7 +94,7 @@ func parseSafeIndex(path string, data []byte) (files []string, shard map[string]
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(data, &index); err != nil {
-		return fail("", fmt.Errorf("is not a JSON index: %w", err))
+		return fail("", fmt.Errorf("is not a JSON index: %w", jsonError(err)))
 	}
 	if len(index.WeightMap) == 0 {
 		return fail("weight_map", errors.New("missing or empty, expected a shard for each tensor"))

@@ -185,7 +185,7 @@ func readConfig(file string, into any) error {
 		return err
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return &FormatError{Format: "tokenizer", File: file, Err: err}
+		return &FormatError{Format: "tokenizer", File: file, Err: jsonError(err)}
 	}
 	return nil
 }

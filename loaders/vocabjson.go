@@ -136,7 +136,7 @@ func parseTokenizerJSON(data []byte) (*Vocab, error) {
 	}
 	if f.addRaw != nil {
 		if err := json.Unmarshal(f.addRaw, &f.added); err != nil {
-			return nil, fmt.Errorf("added_tokens: %w", err)
+			return nil, fmt.Errorf("added_tokens: %w", jsonError(err))
 		}
 	}
 	return f.vocab()
@@ -204,7 +204,7 @@ func (f *hfFile) vocab() (*Vocab, error) {
 	}
 	var model hfModel
 	if err := json.Unmarshal(f.model, &model); err != nil {
-		return nil, fmt.Errorf("model: %w", err)
+		return nil, fmt.Errorf("model: %w", jsonError(err))
 	}
 	if model.Type != "BPE" && !(model.Type == "" && len(f.merges.ends) > 0) {
 		return nil, &UnsupportedError{What: "tokenizer model", Name: quoteName(model.Type), Known: []string{"BPE"}}

@@ -80,7 +80,7 @@ func steps(part string, raw []byte) (out []hfStep, err error) {
 		}
 		var s hfStep
 		if err := json.Unmarshal(raw, &s); err != nil {
-			return nil, fmt.Errorf("%s: %w", part, err)
+			return nil, fmt.Errorf("%s: %w", part, jsonError(err))
 		}
 		if s.Type == "Sequence" {
 			inner := append(append(s.Normalizers, s.Pretokenizers...), s.Processors...)
