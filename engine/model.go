@@ -435,6 +435,17 @@ func (o *Options) cacheSize(g *graph.Graph, l Limits) CacheSize {
 	return z
 }
 
+// Check reports whether the files of the model are as they were opened: if not,
+// every step from now on fails with this error. It is nil for a closed model.
+func (m *Model) Check() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.File == nil {
+		return nil
+	}
+	return m.File.Check()
+}
+
 // Close stops the workers and unmaps the file. No session may be in use.
 func (m *Model) Close() error {
 	m.mu.Lock()

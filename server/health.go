@@ -8,8 +8,10 @@ import (
 
 // Status is what GET /health says.
 type Status struct {
-	// Status is "ok", "loading", "draining" or "stalled". Only the first comes
-	// with the status 200; the others are 503.
+	// Status is "ok", "loading", "draining", "stalled", or "changed": the model's
+	// file is no longer the one that was opened, so that every request fails
+	// until the server is started again. Only the first comes with the status
+	// 200; the others are 503.
 	Status string `json:"status"`
 	// Loaded is the part of the model that is loaded, and Stage what is being
 	// done.
@@ -31,6 +33,9 @@ func (s *Server) Status() Status {
 		t := m.sched.Stats()
 		st.Queued, st.Running = t.Queued, t.Running
 		st.Status, st.Stage = "ok", ""
+		if m.m != nil && m.m.Check() != nil {
+			st.Status = "changed"
+		}
 		if now := time.Now(); t.Queued+t.Running > 0 {
 			st.Idle = math.Round(1000*now.Sub(t.LastProgress).Seconds()) / 1000
 			if t.Stuck(now, s.o.Stall) {
@@ -38,7 +43,7 @@ func (s *Server) Status() Status {
 			}
 		}
 	}
-	if ending && st.Status != "stalled" {
+	if ending && (st.Status == "ok" || st.Status == "loading") {
 		st.Status = "draining"
 	}
 	return st
@@ -58,11 +63,12 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request, _ *client) error
 }
 
 // live answers GET /health/live: whether the process should be left alone. It is
-// red only where work waits and nothing moves.
+// red only where starting it again helps: work waits and nothing moves, or the
+// model's file has changed.
 func (s *Server) live(w http.ResponseWriter, _ *http.Request, _ *client) error {
 	st := s.Status()
 	code := http.StatusOK
-	if st.Status == "stalled" {
+	if st.Status == "stalled" || st.Status == "changed" {
 		code = http.StatusServiceUnavailable
 	}
 	w.Header().Set("Cache-Control", "no-store")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -141,6 +143,44 @@ func TestStalled(t *testing.T) {
 				t.Errorf("%s: %s is %d %s", c.name, path, x.status, x.body)
 			}
 		}
+	}
+}
+
+// TestChanged: when the model's file is no longer the one that was opened,
+// requests fail and the health says so.
+func TestChanged(t *testing.T) {
+	c := chain.New()
+	key := c.Say("ok", "</s>")
+	data, err := c.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m, err := engine.Open(path, engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	r := startModel(t, m, sched.Options{CachePages: -1}, nil)
+	if x := r.do("GET", "/health", ""); x.status != 200 {
+		t.Errorf("before: %d %s", x.status, x.body)
+	}
+	if err := os.Truncate(path, int64(len(data)-1)); err != nil {
+		t.Fatal(err)
+	}
+	if x := r.do("POST", "/v1/completions", `{"prompt":"`+key+`","max_tokens":2}`); x.status != 500 || !strings.Contains(x.body, "file shrank") {
+		t.Errorf("completion: %d %s", x.status, x.body)
+	}
+	for _, p := range []string{"/health", "/health/live"} {
+		if x := r.do("GET", p, ""); x.status != 503 || !strings.Contains(x.body, `"status":"changed"`) {
+			t.Errorf("%s: %d %s", p, x.status, x.body)
+		}
+	}
+	if x := r.do("GET", "/metrics", ""); !strings.Contains(x.body, `graphrun_status{status="changed"} 1`) {
+		t.Errorf("%.300s", x.body)
 	}
 }
 

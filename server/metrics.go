@@ -90,7 +90,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
 	st := m.s.Status()
-	for _, name := range []string{"ok", "loading", "draining", "stalled"} {
+	for _, name := range []string{"ok", "loading", "draining", "stalled", "changed"} {
 		v := 0.0
 		if st.Status == name {
 			v = 1
