@@ -35,7 +35,7 @@ func genAVX2() {
 	decodeQ4KAVX2(false)
 	decodeQ4KAVX2(true)
 	decodeQ6KAVX2()
-	moreAVX2()
+	rareAVX2()
 	quantAVX2(32)
 	quantAVX2(256)
 }

@@ -47,7 +47,7 @@ func genUnpack() {
 	unpackQ4K(false)
 	unpackQ4K(true)
 	unpackQ6K()
-	moreUnpackers()
+	rareUnpackers()
 	for _, f := range []string{"F32", "F16", "BF16"} {
 		unpackFloat(f)
 	}

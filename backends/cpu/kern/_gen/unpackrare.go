@@ -5,8 +5,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// moreUnpackers generates the formats that are met less often.
-func moreUnpackers() {
+// rareUnpackers generates the formats that are met less often.
+func rareUnpackers() {
 	const corr, min = 1152, 1280 // panel bytes of a block of 32
 	u := newUnpacker("Q4_1")
 	u.eachPart(20, min, func() {

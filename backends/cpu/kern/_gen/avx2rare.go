@@ -5,8 +5,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// moreAVX2 generates the decoding of the formats that are met less often.
-func moreAVX2() {
+// rareAVX2 generates the decoding of the formats that are met less often.
+func rareAVX2() {
 	for _, f := range nibbleFormats[1:] {
 		decodeNibbleAVX2(f)
 	}
