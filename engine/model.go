@@ -270,6 +270,7 @@ func (m *Model) build() (err error) {
 			err = failed
 		} else if err == nil {
 			m.warnings = append(m.warnings, m.Tokenizer.Warnings()...)
+			go m.Tokenizer.Prepare() // beside what the caller does before the first prompt
 		}
 	}()
 	return m.buildProgram()

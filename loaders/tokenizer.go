@@ -96,12 +96,14 @@ func NewTokenizer(v *Vocab) (*Tokenizer, error) {
 		return nil, &UnsupportedError{What: "tokenizer", Name: quoteText(v.Model), Known: vocabModels}
 	}
 	t.makeMatchers()
-	// The tables for encoding take most of the time. They are made beside what
-	// the caller does next, or by the first use that cannot wait.
 	t.prepare = sync.OnceFunc(t.makeTables)
-	go t.prepare()
 	return t, nil
 }
+
+// Prepare makes the tables for encoding, which take most of the time, if the
+// first use has not made them yet. A caller that has something else to do first
+// calls it in a goroutine of its own.
+func (t *Tokenizer) Prepare() { t.prepare() }
 
 // checkMerges counts the merges that cannot be used.
 func (t *Tokenizer) checkMerges() {
