@@ -6,11 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 )
 
 // Keys of split models. They describe files, not the model: an opened split
@@ -22,26 +19,34 @@ const (
 	splitTensorsKey = "split.tensors.count" // of all shards together
 )
 
-// splitName is the name of a shard: NAME-00002-of-00005.gguf.
-var splitName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
-})
-
 // shardName is a parsed shard name; path puts it together again.
 type shardName struct {
 	base      string // folder and NAME
 	no, count int    // no counts from 1
 }
 
+// parseShardName reads the name of a shard: NAME-00002-of-00005.gguf.
 func parseShardName(path string) (shardName, bool) {
-	dir, file := filepath.Split(path)
-	match := splitName().FindStringSubmatch(file)
-	if match == nil {
-		return shardName{}, false
+	rest, ok := strings.CutSuffix(path, ".gguf")
+	rest, count, ok1 := cutNumber(rest, "-of-")
+	rest, no, ok2 := cutNumber(rest, "-")
+	return shardName{rest, no, count}, ok && ok1 && ok2
+}
+
+// cutNumber cuts a separator and five digits from the end of s.
+func cutNumber(s, sep string) (rest string, n int, ok bool) {
+	at := len(s) - 5
+	if at < 0 {
+		return s, 0, false
 	}
-	no, _ := strconv.Atoi(match[2]) // five digits
-	count, _ := strconv.Atoi(match[3])
-	return shardName{dir + match[1], no, count}, true
+	for _, c := range []byte(s[at:]) {
+		if c < '0' || c > '9' {
+			return s, 0, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	rest, ok = strings.CutSuffix(s[:at], sep)
+	return rest, n, ok
 }
 
 func (s shardName) path(no int) string {
