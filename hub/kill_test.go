@@ -39,7 +39,7 @@ func TestKill(t *testing.T) {
 		"config.json": []byte("{}"), "tokenizer.json": noise(300_000, 1),
 		"model-00001-of-00002.safetensors": noise(4_000_000, 2), "model-00002-of-00002.safetensors": noise(3_000_000, 3),
 	})
-	h.slow = 4 * time.Millisecond
+	h.slow.Store(int64(4 * time.Millisecond))
 	name := Name{Repo: "org/model"}
 	c := h.client(t)
 	wasted := int64(0)
@@ -73,15 +73,16 @@ func TestKill(t *testing.T) {
 		}
 	}
 	h.mu.Lock()
-	h.slow, h.requests = 0, nil
-	before := h.sent
+	h.slow.Store(0)
+	h.requests = nil
+	before := h.sent.Load()
 	h.mu.Unlock()
 	if _, err := c.Pull(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	h.check(t, c, name)
 	h.mu.Lock()
-	wasted = h.sent - before
+	wasted = h.sent.Load() - before
 	h.mu.Unlock()
 	if all := int64(7_300_002); wasted > all {
 		t.Errorf("the last pull took %d bytes, more than all %d", wasted, all)

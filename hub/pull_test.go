@@ -120,7 +120,10 @@ func TestReuse(t *testing.T) {
 	h := newFakeHub(t, ggufFiles())
 	data := h.files["model-Q4_0.gguf"]
 	for _, kind := range []string{"blob", "beginning", "file", "too long", "damaged"} {
-		h.sent, h.requests = 0, nil
+		h.sent.Store(0)
+		h.mu.Lock()
+		h.requests = nil
+		h.mu.Unlock()
 		c := h.client(t)
 		dir := filepath.Join(c.Cache, "models--org--model")
 		blob := filepath.Join(dir, "blobs", digest(data, false))
@@ -457,7 +460,7 @@ func TestNoSpace(t *testing.T) {
 // Two pulls of one file at once: one downloads, the other waits and uses it.
 func TestTwoPulls(t *testing.T) {
 	h := newFakeHub(t, ggufFiles())
-	h.slow = 10 * time.Millisecond
+	h.slow.Store(int64(10 * time.Millisecond))
 	c := h.client(t)
 	errs := make(chan error)
 	for range 2 {
@@ -472,15 +475,15 @@ func TestTwoPulls(t *testing.T) {
 		}
 	}
 	whole(t, h, c.Cache)
-	if h.sent > 800_000 {
-		t.Errorf("%d bytes were sent for a file of 700001", h.sent)
+	if n := h.sent.Load(); n > 800_000 {
+		t.Errorf("%d bytes were sent for a file of 700001", n)
 	}
 }
 
 // A pull that is cancelled ends at once, with the context's error.
 func TestCancel(t *testing.T) {
 	h := newFakeHub(t, ggufFiles())
-	h.slow = 50 * time.Millisecond
+	h.slow.Store(int64(50 * time.Millisecond))
 	c := h.client(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -491,7 +494,7 @@ func TestCancel(t *testing.T) {
 	if d := time.Since(start); d > time.Second {
 		t.Errorf("it took %s", d)
 	}
-	h.slow = 0
+	h.slow.Store(0)
 	if _, err := c.Pull(t.Context(), ggufName); err != nil {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -28,7 +29,7 @@ type fakeHub struct {
 
 	mu       sync.Mutex
 	requests []string // method-less: path, Range, whether a token came
-	sent     int64
+	sent     atomic.Int64
 	// fault is asked for every request for contents; true means that it has
 	// answered.
 	fault func(w http.ResponseWriter, r *http.Request, data []byte) bool
@@ -36,7 +37,7 @@ type fakeHub struct {
 	listFault func(w http.ResponseWriter, r *http.Request) bool
 	edit      func(list map[string]any) // changes the list
 	token     string                    // that is wanted
-	slow      time.Duration             // between pieces of 64 KiB
+	slow      atomic.Int64              // nanoseconds             // between pieces of 64 KiB
 }
 
 func newFakeHub(t testing.TB, files map[string][]byte) *fakeHub {
@@ -171,16 +172,14 @@ func (h *fakeHub) contents(w http.ResponseWriter, r *http.Request, data []byte) 
 func (h *fakeHub) send(w http.ResponseWriter, data []byte) {
 	for len(data) > 0 {
 		n := min(len(data), 64<<10)
+		h.sent.Add(int64(n)) // before the client can be done with them
 		if _, err := w.Write(data[:n]); err != nil {
 			return
 		}
-		if h.slow > 0 {
+		if slow := time.Duration(h.slow.Load()); slow > 0 {
 			w.(http.Flusher).Flush()
-			time.Sleep(h.slow)
+			time.Sleep(slow)
 		}
-		h.mu.Lock()
-		h.sent += int64(n)
-		h.mu.Unlock()
 		data = data[n:]
 	}
 }
