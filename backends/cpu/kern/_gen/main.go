@@ -30,6 +30,7 @@ var groups = map[string]func(){
 	"avx2":    genAVX2,
 	"dequant": genDequant,
 	"rows":    genRows,
+	"rowsk":   genRowsK,
 	"gemv":    genGEMV,
 	"unpack":  genUnpack,
 	"roof":    genRoof,

@@ -11,6 +11,7 @@ import (
 // 128 bytes of sums at xSums.
 const xSums = 1024
 
+// rowSupers are the steppers of formats in superblocks of 256.
 func rowSupers() []*rowStepper {
 	return []*rowStepper{
 		rowsQ4K(false), rowsQ4K(true), rows16(superQ6K()), rows16(superQ2K()), rows16(superQ3K()),

@@ -7,13 +7,41 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
+// twoBits are the 64 bytes of a superblock that hold numbers of 2 bits, four in a
+// byte: a byte's first number belongs to the first 32 elements of its half.
+type twoBits struct {
+	low           reg.VecVirtual
+	fields, bytes [2]reg.VecVirtual
+}
+
+func (t *twoBits) setup() {
+	t.low = splat("low03", 0x03030303)
+	t.fields = [2]reg.VecVirtual{bitFields("f02to0", 0, 2, 0), bitFields("f46to0", 4, 6, 0)}
+}
+
+// load takes up the bytes at disp of a superblock.
+func (t *twoBits) load(w reg.GPVirtual, disp int) {
+	for h := range t.bytes {
+		t.bytes[h] = c.ZMM()
+		c.VBROADCASTI64X4(at(w, disp+32*h), t.bytes[h])
+	}
+}
+
+// quants returns numbers 64·i to 64·i+63.
+func (t *twoBits) quants(_ reg.GPVirtual, i int) reg.VecVirtual {
+	q := c.ZMM()
+	c.VPMULTISHIFTQB(t.bytes[i/2], t.fields[i%2], q)
+	c.VPANDD(t.low, q, q)
+	return q
+}
+
 func superQ2K() *superblock {
-	var low4, low2 reg.VecVirtual
-	var fields, bytes [2]reg.VecVirtual
+	var low4 reg.VecVirtual
+	var two twoBits
 	b := &superblock{name: "Q2_K", bytes: 84, d: 80, dmin: 82}
 	b.setup = func() {
-		low4, low2 = splat("low0f", 0x0f0f0f0f), splat("low03", 0x03030303)
-		fields = [2]reg.VecVirtual{bitFields("f02to0", 0, 2, 0), bitFields("f46to0", 4, 6, 0)}
+		low4 = splat("low0f", 0x0f0f0f0f)
+		two.setup()
 	}
 	b.begin = func(w reg.GPVirtual) (scales, mins reg.VecVirtual) {
 		scales, mins = c.ZMM(), c.ZMM()
@@ -24,18 +52,10 @@ func superQ2K() *superblock {
 		c.VPANDD(low4.AsX(), m, m)
 		c.VPMOVZXBW(s, scales.AsY())
 		c.VPMOVZXBW(m, mins.AsY())
-		for h := range bytes {
-			bytes[h] = c.ZMM()
-			c.VBROADCASTI64X4(at(w, 16+32*h), bytes[h])
-		}
+		two.load(w, 16)
 		return scales, mins
 	}
-	b.quants = func(w reg.GPVirtual, i int) reg.VecVirtual {
-		q := c.ZMM()
-		c.VPMULTISHIFTQB(bytes[i/2], fields[i%2], q)
-		c.VPANDD(low2, q, q)
-		return q
-	}
+	b.quants = two.quants
 	return b
 }
 
@@ -84,26 +104,14 @@ func superQ3K() *superblock {
 }
 
 func superTQ2() *superblock {
-	var low2 reg.VecVirtual
-	var fields, bytes [2]reg.VecVirtual
+	var two twoBits
 	b := &superblock{name: "TQ2_0", bytes: 66, d: 64}
-	b.setup = func() {
-		low2 = splat("low03", 0x03030303)
-		fields = [2]reg.VecVirtual{bitFields("f02to0", 0, 2, 0), bitFields("f46to0", 4, 6, 0)}
-	}
+	b.setup = two.setup
 	b.begin = func(w reg.GPVirtual) (scales, mins reg.VecVirtual) {
-		for h := range bytes {
-			bytes[h] = c.ZMM()
-			c.VBROADCASTI64X4(at(w, 32*h), bytes[h])
-		}
+		two.load(w, 0)
 		return nil, nil
 	}
-	b.quants = func(w reg.GPVirtual, i int) reg.VecVirtual {
-		q := c.ZMM()
-		c.VPMULTISHIFTQB(bytes[i/2], fields[i%2], q)
-		c.VPANDD(low2, q, q)
-		return q
-	}
+	b.quants = two.quants
 	return b
 }
 
