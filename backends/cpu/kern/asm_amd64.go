@@ -11,71 +11,99 @@ import (
 const haveAsm = true
 
 func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
-	switch {
-	case !features.avx512 && features.avx2 && formats[w.Type].act == graph.F32:
-		mulFloatAVX2(y, ldy, w, x, ldx, T, lo, hi)
-	case !features.avx512 && features.avx2, w.byDecodedRows(T):
-		mulDecoded(y, ldy, w, x, ldx, T, lo, hi, scratch)
-	case !features.avx512:
-		mulGeneric(y, ldy, w, x, ldx, T, lo, hi)
-	case T < w.panelFrom() && formats[w.Type].act != graph.F32:
-		mulQuantRows(y, ldy, w, x, ldx, T, lo, hi, scratch)
-	case T < w.panelFrom():
-		mulRows(y, ldy, w, x, ldx, T, lo, hi)
-	default:
+	plain := formats[w.Type].act == graph.F32
+	if !features.avx512 {
+		switch {
+		case !features.avx2:
+			mulGeneric(y, ldy, w, x, ldx, T, lo, hi)
+		case plain:
+			mulFloatAVX2(y, ldy, w, x, ldx, T, lo, hi)
+		default:
+			mulDecoded(y, ldy, w, x, ldx, T, lo, hi, scratch)
+		}
+		return
+	}
+	switch w.way(T) {
+	case wayPanels:
 		mulPanels(y, ldy, w, x, ldx, T, lo, hi, scratch)
+	case wayQuads:
+		mulQuads(y, ldy, w, x, ldx, T, lo, hi, scratch)
+	default:
+		switch {
+		case plain:
+			mulRows(y, ldy, w, x, ldx, T, lo, hi)
+		case w.byDecodedRows():
+			mulDecoded(y, ldy, w, x, ldx, T, lo, hi, scratch)
+		default:
+			mulQuantRows(y, ldy, w, x, ldx, T, lo, hi, scratch)
+		}
 	}
 }
 
-// byDecodedRows tells where AVX2's way is the only one on AVX-512 too: IQ3_S
-// looks numbers up one by one, and row kernels would wait longer for that.
-func (w *Mat) byDecodedRows(T int) bool {
-	return features.avx512 && w.Type == graph.IQ3_S && T < w.panelFrom()
+// byDecodedRows tells where AVX2's way stands in for row kernels: IQ3_S looks
+// numbers up one by one, and row kernels would wait longer for that.
+func (w *Mat) byDecodedRows() bool { return w.Type == graph.IQ3_S }
+
+// limits says up to how many tokens rows, then quads are the fastest way with
+// AVX-512, weights in memory; no quads are used where quads is not above rows.
+type limits struct{ rows, quads int }
+
+var limitsOf = [graph.Q8]limits{
+	graph.F32: {rows: 9}, graph.F16: {rows: 8}, graph.BF16: {rows: 8},
+	graph.Q8_0: {4, 24}, graph.Q4_0: {4, 32}, graph.Q4_1: {4, 32}, graph.Q5_0: {4, 32}, graph.Q5_1: {4, 32}, graph.IQ4_NL: {4, 32}, graph.MXFP4: {4, 32},
+	graph.Q2_K: {4, 8}, graph.Q3_K: {4, 8}, graph.Q4_K: {4, 9}, graph.Q5_K: {4, 12}, graph.Q6_K: {4, 16},
+	graph.IQ4_XS: {2, 14}, graph.IQ3_S: {rows: 8}, graph.TQ1_0: {rows: 4}, graph.TQ2_0: {4, 10},
 }
 
-// panelFrom returns the number of tokens from which on unpacking a panel is
-// faster than the row kernels: measured with weights in memory, one thread.
-func (w *Mat) panelFrom() int {
+// way returns how a product of T tokens is computed.
+func (w *Mat) way(T int) way {
+	l := limitsOf[w.Type]
 	switch {
-	case w.Uniform && formats[w.Type].act == graph.F32:
-		return 1
-	case panelMin > 0:
-		return panelMin
+	case formats[w.Type].act == graph.F32 && w.Uniform:
+		return wayPanels
+	case forced == wayRows, forced == wayPanels, forced == wayQuads && l.quads > 0:
+		return forced
+	case T <= l.rows:
+		return wayRows
+	case T <= l.quads:
+		return wayQuads
 	}
-	return int(panelFroms[w.Type])
-}
-
-var panelFroms = [graph.Q8]uint8{
-	graph.F32: 10, graph.F16: 9, graph.BF16: 9,
-	graph.Q8_0: 7, graph.Q4_0: 7, graph.Q4_1: 7, graph.Q5_0: 6, graph.Q5_1: 6, graph.IQ4_NL: 7, graph.MXFP4: 6,
-	graph.Q2_K: 6, graph.Q3_K: 6, graph.Q4_K: 8, graph.Q5_K: 6, graph.Q6_K: 7,
-	graph.IQ4_XS: 5, graph.IQ3_S: 9, graph.TQ1_0: 5, graph.TQ2_0: 7,
+	return wayPanels
 }
 
 func scratchBytes(w *Mat, T int) int {
+	plain := formats[w.Type].act == graph.F32
 	if !features.avx512 {
-		if features.avx2 && formats[w.Type].act != graph.F32 {
+		if features.avx2 && !plain {
 			return scratchDecoded(w, T)
 		}
 		return 0
 	}
+	// What T tokens need, and what fewer do.
 	need := 0
-	if from := w.panelFrom(); w.byDecodedRows(min(T, from-1)) {
-		need = scratchDecoded(w, min(T, from-1))
-	} else if from > 1 && formats[w.Type].act != graph.F32 {
-		need = rowScratch(w.Type, w.K, min(T, from-1))
-	}
-	if T >= w.panelFrom() {
-		need = max(need, panelScratch(w, T))
+	l := limitsOf[w.Type]
+	for _, n := range [...]int{T, min(T, l.quads), min(T, l.rows)} {
+		switch {
+		case n == 0:
+		case w.way(n) == wayPanels:
+			need = max(need, panelScratch(w, n))
+		case w.way(n) == wayQuads:
+			need = max(need, quadScratch(w, n))
+		case plain:
+		case w.byDecodedRows():
+			need = max(need, scratchDecoded(w, n))
+		default:
+			need = max(need, rowScratch(w.Type, w.K, n))
+		}
 	}
 	return need
 }
 
 func grain(w *Mat, T int) int {
-	if features.avx512 && T >= w.panelFrom() {
+	if features.avx512 && w.way(T) == wayPanels {
 		return panelRows
 	}
-	return 16
+	return quadRows
 }
 
 // quantArgs is what the quantizing kernels take.

@@ -3,6 +3,7 @@
 package kern
 
 import (
+	"math"
 	"unsafe"
 
 	"graphrun/graph"
@@ -30,8 +31,11 @@ func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch
 // panelFrom returns the number of tokens from which on panels are used: where
 // fours of tokens are full enough to pay for joining rows.
 func panelFrom() int {
-	if panelMin > 0 {
-		return panelMin
+	switch forced {
+	case wayPanels:
+		return 1
+	case wayRows:
+		return math.MaxInt
 	}
 	return 8
 }

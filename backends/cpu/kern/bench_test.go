@@ -145,17 +145,17 @@ func BenchmarkGEMM(b *testing.B) {
 }
 
 // BenchmarkBatch shows how the time for a few tokens grows, weights in DRAM,
-// with each of the two algorithms.
+// with each of the algorithms.
 func BenchmarkBatch(b *testing.B) {
 	for _, typ := range benchTypes() {
 		for _, T := range []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 64} {
-			for _, way := range []string{"rows", "panels"} {
-				if way == "rows" && T > 16 {
+			for name, way := range map[string]way{"rows": wayRows, "quads": wayQuads, "panels": wayPanels} {
+				if way == wayRows && T > 16 {
 					continue
 				}
-				b.Run(fmt.Sprintf("%v/2048x2048x%d/%s/%s", typ, T, way, Level()), func(b *testing.B) {
-					panelMin = map[string]int{"rows": 1000, "panels": 1}[way]
-					defer func() { panelMin = 0 }()
+				b.Run(fmt.Sprintf("%v/2048x2048x%d/%s/%s", typ, T, name, Level()), func(b *testing.B) {
+					forced = way
+					defer func() { forced = wayBest }()
 					count := dramBytes/(2048*typ.RowBytes(2048)) + 1
 					benchMul(b, typ, 2048, 2048, T, count, 1)
 				})

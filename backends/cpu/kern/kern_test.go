@@ -226,8 +226,8 @@ func TestMul(t *testing.T) {
 
 // TestMulPanels uses panels for any number of tokens.
 func TestMulPanels(t *testing.T) {
-	panelMin = 1
-	defer func() { panelMin = 0 }()
+	forced = wayPanels
+	defer func() { forced = wayBest }()
 	testMul(t)
 }
 

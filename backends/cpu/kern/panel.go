@@ -114,9 +114,19 @@ func unpackQuants(p []byte, q *[32]int8, off, r int) {
 	}
 }
 
-// panelMin, if not 0, replaces the number of tokens from which on panels are
-// used. Tests set it.
-var panelMin int
+// A way is an algorithm of products.
+type way int
+
+const (
+	wayBest way = iota
+	wayRows
+	wayQuads
+	wayPanels
+)
+
+// forced, if not wayBest, is the way that is taken for any number of tokens,
+// where it exists. Tests set it.
+var forced way
 
 // sideKind is what the panel kernels need beside the activation rows.
 type sideKind int

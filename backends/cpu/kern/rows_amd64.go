@@ -17,10 +17,12 @@ import (
 // For every token there are the numbers q of all steps; for superblocks, 128
 // bytes of sums of groups follow every four. What multiplies whole blocks, and
 // what corrects their sums for the offset of the weights, lies aside, in the
-// order in which the kernels have the sums of up to four tokens: for blocks of
-// 32 [groups][tokens/4][2][4 blocks][tokens][steps], the corrections before
-// the scales; for superblocks the scales only, [groups][tokens/4][4
-// blocks][4 tokens].
+// order in which the kernels have the sums: for blocks of 32 [groups][2][4
+// blocks][tokens][steps], the corrections before the scales; for superblocks
+// the scales only, [groups][4 blocks][4 tokens].
+
+// rowMost is the most tokens that the row kernels take at once.
+const rowMost = 4
 
 // rowsArgs is what the row kernels take. The generator knows the offsets.
 type rowsArgs struct {
@@ -77,7 +79,6 @@ var rowFormats = [graph.Q8]rowFormat{
 type rowPlan struct {
 	super        bool
 	steps        int // steps of a group: 4, or fewer for more tokens
-	trees        int // sets of up to four tokens
 	groups       int
 	lacks        int // blocks that the first group lacks
 	xBytes, side int // arranged bytes of a token, and of what lies aside
@@ -85,7 +86,6 @@ type rowPlan struct {
 
 func planRows(t graph.DType, k, n int) (p rowPlan) {
 	p.super = formats[t].act == graph.Q8K
-	p.trees = (n + 3) / 4
 	nb, per := k/t.BlockElems(), 4
 	p.steps = 4
 	if !p.super {
@@ -100,9 +100,9 @@ func planRows(t graph.DType, k, n int) (p rowPlan) {
 	p.groups = (nb + per - 1) / per
 	p.lacks = p.groups*per - nb
 	if p.super {
-		p.xBytes, p.side = 1152*p.groups, 64*p.groups*p.trees
+		p.xBytes, p.side = 1152*p.groups, 64*p.groups
 	} else {
-		p.xBytes, p.side = 128*p.steps*p.groups, 128*p.groups*p.trees
+		p.xBytes, p.side = 128*p.steps*p.groups, 128*p.groups
 	}
 	// Another line keeps tokens apart in the cache.
 	p.xBytes += 64
@@ -111,7 +111,7 @@ func planRows(t graph.DType, k, n int) (p rowPlan) {
 
 // rowScratch returns the scratch memory for products of T tokens.
 func rowScratch(t graph.DType, k, T int) int {
-	n := min(T, rowsMost(t))
+	n := min(T, rowMost)
 	// Groups of four steps may be padded the most.
 	one, all := planRows(t, k, 1), planRows(t, k, n)
 	return max(one.xBytes, all.xBytes)*n + max(one.side*n, all.side)
@@ -119,11 +119,10 @@ func rowScratch(t graph.DType, k, T int) int {
 
 // mulQuantRows is Mul with the row kernels of quantized types.
 func mulQuantRows(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
-	rb, bs, most := w.rowBytes(), w.Type.BlockBytes(), rowsMost(w.Type)
+	rb, bs := w.rowBytes(), w.Type.BlockBytes()
 	for t := 0; t < T; {
 		// Equal parts, so that no small one is left over.
-		calls := (T - t + most - 1) / most
-		n := (T - t + calls - 1) / calls
+		n := groupOf4(T - t)
 		p := planRows(w.Type, w.K, n)
 		side := scratch[n*p.xBytes:]
 		p.arrange(w, x[t*ldx:], ldx, n, scratch, side)
@@ -200,7 +199,7 @@ var alone = [16]uint32{0, 1, 2, 3}
 func (p *rowPlan) arrange(w *Mat, x []byte, ldx, n int, dst, side []byte) {
 	nb := w.K / w.Type.BlockElems()
 	a := spreadArgs{groups: p.groups, index: &spreadOrders[p.steps], off: uint64(uint32(-formats[w.Type].off))}
-	per, width, tree := 4, 4, 64 // blocks of a group, tokens and bytes of a tree
+	per, width, size := 4, 4, 64 // blocks of a group; tokens and bytes of what lies aside for it
 	switch {
 	case p.super && n == 1:
 		a.index = &alone
@@ -208,9 +207,9 @@ func (p *rowPlan) arrange(w *Mat, x []byte, ldx, n int, dst, side []byte) {
 	case p.super:
 		a.index = &spreadOrders[1]
 	default:
-		per, width, tree = 4*p.steps, 4/p.steps, 128
+		per, width, size = 4*p.steps, 4/p.steps, 128
 	}
-	a.in, a.out = 4*per, tree*p.trees
+	a.in, a.out = 4*per, size
 	a.load = lowBits(per)
 	a.first, a.bias = a.load&^lowBits(p.lacks), 4*p.lacks
 	if n%width > 0 && n > 1 {
@@ -218,10 +217,10 @@ func (p *rowPlan) arrange(w *Mat, x []byte, ldx, n int, dst, side []byte) {
 	}
 	for t := range n {
 		xt := x[t*ldx:]
-		a.scales, a.sums, a.dst = ptr(xt, w.K), ptr(xt, w.K+4*nb), ptr(side, t/4*tree)
+		a.scales, a.sums, a.dst = ptr(xt, w.K), ptr(xt, w.K+4*nb), ptr(side, 0)
 		if !p.super || n > 1 {
 			// The lanes of this token: steps numbers in every four.
-			a.store = lowBits(4/width) << (t % width * (4 / width)) * 0x1111
+			a.store = lowBits(4/width) << (t * (4 / width)) * 0x1111
 		}
 		if p.super {
 			spreadAVX512(&a)

@@ -6,44 +6,6 @@ package kern
 
 import "graphrun/graph"
 
-// rowsMost returns the most tokens the row kernels of a quantized type take at
-// once, 0 if there are none.
-func rowsMost(w graph.DType) int {
-	switch w {
-	case graph.Q8_0:
-		return 6
-	case graph.Q4_0:
-		return 6
-	case graph.Q4_1:
-		return 6
-	case graph.Q5_0:
-		return 6
-	case graph.Q5_1:
-		return 6
-	case graph.IQ4_NL:
-		return 6
-	case graph.MXFP4:
-		return 6
-	case graph.Q4_K:
-		return 6
-	case graph.Q5_K:
-		return 5
-	case graph.Q6_K:
-		return 6
-	case graph.Q2_K:
-		return 5
-	case graph.Q3_K:
-		return 6
-	case graph.TQ1_0:
-		return 4
-	case graph.TQ2_0:
-		return 6
-	case graph.IQ4_XS:
-		return 4
-	}
-	return 0
-}
-
 // rowChunk calls the kernel for a quantized type and n tokens. It must not be
 // inlined: its prologue is where a goroutine inside a loop of chunks can be
 // preempted.
@@ -59,10 +21,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ8_0T3AVX512(a)
 	case int(graph.Q8_0)<<3 | 4:
 		rowsQ8_0T4AVX512(a)
-	case int(graph.Q8_0)<<3 | 5:
-		rowsQ8_0T5AVX512(a)
-	case int(graph.Q8_0)<<3 | 6:
-		rowsQ8_0T6AVX512(a)
 	case int(graph.Q4_0)<<3 | 1:
 		rowsQ4_0T1AVX512(a)
 	case int(graph.Q4_0)<<3 | 2:
@@ -71,10 +29,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ4_0T3AVX512(a)
 	case int(graph.Q4_0)<<3 | 4:
 		rowsQ4_0T4AVX512(a)
-	case int(graph.Q4_0)<<3 | 5:
-		rowsQ4_0T5AVX512(a)
-	case int(graph.Q4_0)<<3 | 6:
-		rowsQ4_0T6AVX512(a)
 	case int(graph.Q4_1)<<3 | 1:
 		rowsQ4_1T1AVX512(a)
 	case int(graph.Q4_1)<<3 | 2:
@@ -83,10 +37,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ4_1T3AVX512(a)
 	case int(graph.Q4_1)<<3 | 4:
 		rowsQ4_1T4AVX512(a)
-	case int(graph.Q4_1)<<3 | 5:
-		rowsQ4_1T5AVX512(a)
-	case int(graph.Q4_1)<<3 | 6:
-		rowsQ4_1T6AVX512(a)
 	case int(graph.Q5_0)<<3 | 1:
 		rowsQ5_0T1AVX512(a)
 	case int(graph.Q5_0)<<3 | 2:
@@ -95,10 +45,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ5_0T3AVX512(a)
 	case int(graph.Q5_0)<<3 | 4:
 		rowsQ5_0T4AVX512(a)
-	case int(graph.Q5_0)<<3 | 5:
-		rowsQ5_0T5AVX512(a)
-	case int(graph.Q5_0)<<3 | 6:
-		rowsQ5_0T6AVX512(a)
 	case int(graph.Q5_1)<<3 | 1:
 		rowsQ5_1T1AVX512(a)
 	case int(graph.Q5_1)<<3 | 2:
@@ -107,10 +53,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ5_1T3AVX512(a)
 	case int(graph.Q5_1)<<3 | 4:
 		rowsQ5_1T4AVX512(a)
-	case int(graph.Q5_1)<<3 | 5:
-		rowsQ5_1T5AVX512(a)
-	case int(graph.Q5_1)<<3 | 6:
-		rowsQ5_1T6AVX512(a)
 	case int(graph.IQ4_NL)<<3 | 1:
 		rowsIQ4_NLT1AVX512(a)
 	case int(graph.IQ4_NL)<<3 | 2:
@@ -119,10 +61,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsIQ4_NLT3AVX512(a)
 	case int(graph.IQ4_NL)<<3 | 4:
 		rowsIQ4_NLT4AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 5:
-		rowsIQ4_NLT5AVX512(a)
-	case int(graph.IQ4_NL)<<3 | 6:
-		rowsIQ4_NLT6AVX512(a)
 	case int(graph.MXFP4)<<3 | 1:
 		rowsMXFP4T1AVX512(a)
 	case int(graph.MXFP4)<<3 | 2:
@@ -131,10 +69,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsMXFP4T3AVX512(a)
 	case int(graph.MXFP4)<<3 | 4:
 		rowsMXFP4T4AVX512(a)
-	case int(graph.MXFP4)<<3 | 5:
-		rowsMXFP4T5AVX512(a)
-	case int(graph.MXFP4)<<3 | 6:
-		rowsMXFP4T6AVX512(a)
 	case int(graph.Q4_K)<<3 | 1:
 		rowsQ4_KT1AVX512(a)
 	case int(graph.Q4_K)<<3 | 2:
@@ -143,10 +77,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ4_KT3AVX512(a)
 	case int(graph.Q4_K)<<3 | 4:
 		rowsQ4_KT4AVX512(a)
-	case int(graph.Q4_K)<<3 | 5:
-		rowsQ4_KT5AVX512(a)
-	case int(graph.Q4_K)<<3 | 6:
-		rowsQ4_KT6AVX512(a)
 	case int(graph.Q5_K)<<3 | 1:
 		rowsQ5_KT1AVX512(a)
 	case int(graph.Q5_K)<<3 | 2:
@@ -155,8 +85,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ5_KT3AVX512(a)
 	case int(graph.Q5_K)<<3 | 4:
 		rowsQ5_KT4AVX512(a)
-	case int(graph.Q5_K)<<3 | 5:
-		rowsQ5_KT5AVX512(a)
 	case int(graph.Q6_K)<<3 | 1:
 		rowsQ6_KT1AVX512(a)
 	case int(graph.Q6_K)<<3 | 2:
@@ -165,10 +93,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ6_KT3AVX512(a)
 	case int(graph.Q6_K)<<3 | 4:
 		rowsQ6_KT4AVX512(a)
-	case int(graph.Q6_K)<<3 | 5:
-		rowsQ6_KT5AVX512(a)
-	case int(graph.Q6_K)<<3 | 6:
-		rowsQ6_KT6AVX512(a)
 	case int(graph.Q2_K)<<3 | 1:
 		rowsQ2_KT1AVX512(a)
 	case int(graph.Q2_K)<<3 | 2:
@@ -177,8 +101,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ2_KT3AVX512(a)
 	case int(graph.Q2_K)<<3 | 4:
 		rowsQ2_KT4AVX512(a)
-	case int(graph.Q2_K)<<3 | 5:
-		rowsQ2_KT5AVX512(a)
 	case int(graph.Q3_K)<<3 | 1:
 		rowsQ3_KT1AVX512(a)
 	case int(graph.Q3_K)<<3 | 2:
@@ -187,10 +109,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsQ3_KT3AVX512(a)
 	case int(graph.Q3_K)<<3 | 4:
 		rowsQ3_KT4AVX512(a)
-	case int(graph.Q3_K)<<3 | 5:
-		rowsQ3_KT5AVX512(a)
-	case int(graph.Q3_K)<<3 | 6:
-		rowsQ3_KT6AVX512(a)
 	case int(graph.TQ1_0)<<3 | 1:
 		rowsTQ1_0T1AVX512(a)
 	case int(graph.TQ1_0)<<3 | 2:
@@ -207,10 +125,6 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		rowsTQ2_0T3AVX512(a)
 	case int(graph.TQ2_0)<<3 | 4:
 		rowsTQ2_0T4AVX512(a)
-	case int(graph.TQ2_0)<<3 | 5:
-		rowsTQ2_0T5AVX512(a)
-	case int(graph.TQ2_0)<<3 | 6:
-		rowsTQ2_0T6AVX512(a)
 	case int(graph.IQ4_XS)<<3 | 1:
 		rowsIQ4_XST1AVX512(a)
 	case int(graph.IQ4_XS)<<3 | 2:

@@ -32,20 +32,6 @@ func rowsQ8_0T3AVX512(a *rowsArgs)
 //go:noescape
 func rowsQ8_0T4AVX512(a *rowsArgs)
 
-// rowsQ8_0T5AVX512 multiplies rows of Q8_0 with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ8_0T5AVX512(a *rowsArgs)
-
-// rowsQ8_0T6AVX512 multiplies rows of Q8_0 with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ8_0T6AVX512(a *rowsArgs)
-
 // rowsQ4_0T1AVX512 multiplies rows of Q4_0 with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
@@ -73,20 +59,6 @@ func rowsQ4_0T3AVX512(a *rowsArgs)
 //
 //go:noescape
 func rowsQ4_0T4AVX512(a *rowsArgs)
-
-// rowsQ4_0T5AVX512 multiplies rows of Q4_0 with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ4_0T5AVX512(a *rowsArgs)
-
-// rowsQ4_0T6AVX512 multiplies rows of Q4_0 with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ4_0T6AVX512(a *rowsArgs)
 
 // rowsQ4_1T1AVX512 multiplies rows of Q4_1 with 1 arranged tokens as Mul defines it:
 //
@@ -116,20 +88,6 @@ func rowsQ4_1T3AVX512(a *rowsArgs)
 //go:noescape
 func rowsQ4_1T4AVX512(a *rowsArgs)
 
-// rowsQ4_1T5AVX512 multiplies rows of Q4_1 with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ4_1T5AVX512(a *rowsArgs)
-
-// rowsQ4_1T6AVX512 multiplies rows of Q4_1 with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ4_1T6AVX512(a *rowsArgs)
-
 // rowsQ5_0T1AVX512 multiplies rows of Q5_0 with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
@@ -157,20 +115,6 @@ func rowsQ5_0T3AVX512(a *rowsArgs)
 //
 //go:noescape
 func rowsQ5_0T4AVX512(a *rowsArgs)
-
-// rowsQ5_0T5AVX512 multiplies rows of Q5_0 with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ5_0T5AVX512(a *rowsArgs)
-
-// rowsQ5_0T6AVX512 multiplies rows of Q5_0 with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ5_0T6AVX512(a *rowsArgs)
 
 // rowsQ5_1T1AVX512 multiplies rows of Q5_1 with 1 arranged tokens as Mul defines it:
 //
@@ -200,20 +144,6 @@ func rowsQ5_1T3AVX512(a *rowsArgs)
 //go:noescape
 func rowsQ5_1T4AVX512(a *rowsArgs)
 
-// rowsQ5_1T5AVX512 multiplies rows of Q5_1 with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ5_1T5AVX512(a *rowsArgs)
-
-// rowsQ5_1T6AVX512 multiplies rows of Q5_1 with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ5_1T6AVX512(a *rowsArgs)
-
 // rowsIQ4_NLT1AVX512 multiplies rows of IQ4_NL with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
@@ -242,20 +172,6 @@ func rowsIQ4_NLT3AVX512(a *rowsArgs)
 //go:noescape
 func rowsIQ4_NLT4AVX512(a *rowsArgs)
 
-// rowsIQ4_NLT5AVX512 multiplies rows of IQ4_NL with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsIQ4_NLT5AVX512(a *rowsArgs)
-
-// rowsIQ4_NLT6AVX512 multiplies rows of IQ4_NL with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsIQ4_NLT6AVX512(a *rowsArgs)
-
 // rowsMXFP4T1AVX512 multiplies rows of MXFP4 with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
@@ -283,20 +199,6 @@ func rowsMXFP4T3AVX512(a *rowsArgs)
 //
 //go:noescape
 func rowsMXFP4T4AVX512(a *rowsArgs)
-
-// rowsMXFP4T5AVX512 multiplies rows of MXFP4 with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsMXFP4T5AVX512(a *rowsArgs)
-
-// rowsMXFP4T6AVX512 multiplies rows of MXFP4 with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsMXFP4T6AVX512(a *rowsArgs)
 
 // zipHalvesAVX512 copies n times 128 bytes, each with its eight parts of 16 bytes in another order.
 //

@@ -32,20 +32,6 @@ func rowsQ4_KT3AVX512(a *rowsArgs)
 //go:noescape
 func rowsQ4_KT4AVX512(a *rowsArgs)
 
-// rowsQ4_KT5AVX512 multiplies rows of Q4_K with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ4_KT5AVX512(a *rowsArgs)
-
-// rowsQ4_KT6AVX512 multiplies rows of Q4_K with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ4_KT6AVX512(a *rowsArgs)
-
 // rowsQ5_KT1AVX512 multiplies rows of Q5_K with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
@@ -73,13 +59,6 @@ func rowsQ5_KT3AVX512(a *rowsArgs)
 //
 //go:noescape
 func rowsQ5_KT4AVX512(a *rowsArgs)
-
-// rowsQ5_KT5AVX512 multiplies rows of Q5_K with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ5_KT5AVX512(a *rowsArgs)
 
 // rowsQ6_KT1AVX512 multiplies rows of Q6_K with 1 arranged tokens as Mul defines it:
 //
@@ -109,20 +88,6 @@ func rowsQ6_KT3AVX512(a *rowsArgs)
 //go:noescape
 func rowsQ6_KT4AVX512(a *rowsArgs)
 
-// rowsQ6_KT5AVX512 multiplies rows of Q6_K with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ6_KT5AVX512(a *rowsArgs)
-
-// rowsQ6_KT6AVX512 multiplies rows of Q6_K with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ6_KT6AVX512(a *rowsArgs)
-
 // rowsQ2_KT1AVX512 multiplies rows of Q2_K with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
@@ -151,13 +116,6 @@ func rowsQ2_KT3AVX512(a *rowsArgs)
 //go:noescape
 func rowsQ2_KT4AVX512(a *rowsArgs)
 
-// rowsQ2_KT5AVX512 multiplies rows of Q2_K with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ2_KT5AVX512(a *rowsArgs)
-
 // rowsQ3_KT1AVX512 multiplies rows of Q3_K with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
@@ -185,20 +143,6 @@ func rowsQ3_KT3AVX512(a *rowsArgs)
 //
 //go:noescape
 func rowsQ3_KT4AVX512(a *rowsArgs)
-
-// rowsQ3_KT5AVX512 multiplies rows of Q3_K with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ3_KT5AVX512(a *rowsArgs)
-
-// rowsQ3_KT6AVX512 multiplies rows of Q3_K with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsQ3_KT6AVX512(a *rowsArgs)
 
 // rowsTQ1_0T1AVX512 multiplies rows of TQ1_0 with 1 arranged tokens as Mul defines it:
 //
@@ -255,20 +199,6 @@ func rowsTQ2_0T3AVX512(a *rowsArgs)
 //
 //go:noescape
 func rowsTQ2_0T4AVX512(a *rowsArgs)
-
-// rowsTQ2_0T5AVX512 multiplies rows of TQ2_0 with 5 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsTQ2_0T5AVX512(a *rowsArgs)
-
-// rowsTQ2_0T6AVX512 multiplies rows of TQ2_0 with 6 arranged tokens as Mul defines it:
-//
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]
-//
-//go:noescape
-func rowsTQ2_0T6AVX512(a *rowsArgs)
 
 // rowsIQ4_XST1AVX512 multiplies rows of IQ4_XS with 1 arranged tokens as Mul defines it:
 //

@@ -32,8 +32,8 @@ func TestSameBits(t *testing.T) {
 
 // TestSameBitsPanels uses panels for any number of tokens.
 func TestSameBitsPanels(t *testing.T) {
-	panelMin = 1
-	defer func() { panelMin = 0 }()
+	forced = wayPanels
+	defer func() { forced = wayBest }()
 	testSameBits(t)
 }
 

@@ -31,6 +31,7 @@ var groups = map[string]func(){
 	"dequant": genDequant,
 	"rows":    genRows,
 	"rowsk":   genRowsK,
+	"quad":    genQuad,
 	"gemv":    genGEMV,
 	"unpack":  genUnpack,
 	"roof":    genRoof,
@@ -100,7 +101,7 @@ func generate(dir, name string) error {
 	if err := os.WriteFile(filepath.Join(dir, name+"_stubs_amd64.go"), stubs, 0o644); err != nil {
 		return err
 	}
-	dispatch := map[string]func() []byte{"gemv": gemvDispatch, "rows": rowDispatch}[name]
+	dispatch := map[string]func() []byte{"gemv": gemvDispatch, "rows": rowDispatch, "quad": quadDispatch}[name]
 	if dispatch == nil {
 		return nil
 	}

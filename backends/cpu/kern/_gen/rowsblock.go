@@ -37,30 +37,100 @@ func (p *picker) words(from reg.Register, index reg.VecVirtual, pos int, to reg.
 	}
 }
 
-// rowsQ8_0 takes four blocks in a step.
-func rowsQ8_0() *rowStepper {
+// A blockOrder says where the elements of four blocks of 32 lie in the two
+// registers that they are decoded to: byte i of the first holds element e of
+// block b, the second what comes 16 elements later. Lane i of their scales is
+// that of block scale(i).
+type blockOrder struct {
+	name  string
+	place func(i int) (b, e int)
+	scale func(i int) int
+}
+
+var (
+	// byRow is for row kernels: lanes of 16 bytes are halves of blocks.
+	byRow = &blockOrder{"row", func(i int) (b, e int) { return i / 16, i % 16 }, func(i int) int { return i / 4 % 4 }}
+	// byStep is for decoded rows: four elements of each block side by side.
+	byStep = &blockOrder{"step", func(i int) (b, e int) { return i / 4 % 4, i/16*4 + i%4 }, func(i int) int { return i % 4 }}
+)
+
+// A blockDecoder generates the decoding of four blocks of 32 to unsigned bytes.
+type blockDecoder struct {
+	name             string
+	wBytes, prefetch int
+	maskAt           int // where the arguments have the masks of what exists
+	// whole says that in the order of rows a register holds two whole blocks.
+	whole bool
+	// setup loads constants for groups of the given steps, start prepares a
+	// row.
+	setup func(steps int)
+	start func()
+	// decode decodes step pos. If partial, only some of its blocks exist.
+	decode func(w reg.GPVirtual, pos int, partial bool) [2]reg.VecVirtual
+	// scales returns the f32 scales of a group's blocks, and minima or nil.
+	scales func() (d, m reg.VecVirtual)
+	// noOffset says that weights have minima instead of an offset.
+	noOffset bool
+}
+
+// blockDecoders returns the decoders of all formats in blocks of 32.
+func blockDecoders(o *blockOrder) []*blockDecoder {
+	list := []*blockDecoder{blocksQ8_0()}
+	if o == byStep {
+		list[0] = stepsQ8_0()
+	}
+	for _, f := range rowNibbles {
+		list = append(list, f.decoder(o))
+	}
+	return list
+}
+
+// stepper takes four blocks in a step.
+func (d *blockDecoder) stepper() *rowStepper {
+	s := &rowStepper{name: d.name, wBytes: d.wBytes, prefetch: d.prefetch, setup: d.setup, start: d.start, scales: d.scales, noOffset: d.noOffset}
+	s.step = func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual, partial bool) {
+		q := d.decode(w, pos, partial)
+		for t, v := range sums {
+			c.VMOVDQA32(none, v)
+			if !d.whole {
+				c.VPDPBUSD(x.at(t, 128*pos), q[0], v)
+				c.VPDPBUSD(x.at(t, 128*pos+64), q[1], v)
+				continue
+			}
+			u := c.ZMM()
+			c.VMOVDQA32(none, u)
+			c.VPDPBUSD(x.at(t, 128*pos), q[0], v)
+			c.VPDPBUSD(x.at(t, 128*pos+64), q[1], u)
+			addLanes(v, u, v)
+		}
+	}
+	return s
+}
+
+// blocksQ8_0 is for row kernels: a register has two blocks.
+func blocksQ8_0() *blockDecoder {
 	// What is written by halves is allocated once: writing a part of a register
 	// makes it live from the start.
 	var flip, words, quad, index reg.VecVirtual
 	var q [2]reg.VecVirtual
 	var p picker
-	s := &rowStepper{name: "Q8_0", wBytes: 136, prefetch: 16384, most: 6}
+	s := &blockDecoder{name: "Q8_0", wBytes: 136, prefetch: 16384, maskAt: rwMask, whole: true}
 	s.setup = func(steps int) {
 		p.setup(steps)
 		flip, words, quad = splat("flip80", 0x80808080), c.ZMM(), c.XMM()
-		index = loadTable("quarters", wordsOf(32, func(i int) uint16 { return uint16(i / 4 % 4) }))
+		index = loadTable("quarters", wordsOf(32, func(i int) uint16 { return uint16(byRow.scale(i)) }))
 		q = [2]reg.VecVirtual{c.ZMM(), c.ZMM()}
 		zero(quad)
 	}
 	s.start = func() { zero(words) }
-	s.step = func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual, partial bool) {
+	s.decode = func(w reg.GPVirtual, pos int, partial bool) [2]reg.VecVirtual {
 		block := func(i, disp int) operand.Mem { return at(w, 136*pos+34*i+disp) }
 		if partial {
 			// Block 0 lacks, 3 exists, masks tell about 1 and 2.
 			a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
 			mask := func(i int) reg.Register {
 				k := c.K()
-				c.KMOVQ(at(a, rwMask+8*i), k)
+				c.KMOVQ(at(a, s.maskAt+8*i), k)
 				return k
 			}
 			zero(quad)
@@ -85,14 +155,7 @@ func rowsQ8_0() *rowStepper {
 		for _, v := range q {
 			c.VPXORD(flip, v, v)
 		}
-		for t, v := range sums {
-			u := c.ZMM()
-			c.VMOVDQA32(none, u)
-			c.VMOVDQA32(none, v)
-			c.VPDPBUSD(x.at(t, 128*pos), q[0], v)
-			c.VPDPBUSD(x.at(t, 128*pos+64), q[1], u)
-			addLanes(v, u, v)
-		}
+		return q
 	}
 	s.scales = func() (d, m reg.VecVirtual) {
 		d = c.ZMM()
@@ -100,6 +163,66 @@ func rowsQ8_0() *rowStepper {
 		return d, nil
 	}
 	return s
+}
+
+// stepsQ8_0 is for decoded rows. Steps 0 to 3 lie in the 128 bytes from the
+// first on, steps 4 to 7 in those from number 8 on.
+func stepsQ8_0() *blockDecoder {
+	var flip, scales, scaleIndex reg.VecVirtual
+	var index [2]reg.VecVirtual
+	s := &blockDecoder{name: "Q8_0", wBytes: 136}
+	s.setup = func(int) {
+		flip = splat("flip80", 0x80808080)
+		for h := range index {
+			index[h] = loadTable(fmt.Sprintf("stepsq8%d", h), bytesOf(64, func(i int) byte {
+				b, e := byStep.place(i)
+				return byte(34*b + 2 + 16*h + e - 8*h)
+			}))
+		}
+		scaleIndex = loadTable("stepsdq8", wordsOf(32, func(i int) uint16 { return uint16(34 * byStep.scale(i) / 2) }))
+	}
+	s.start = func() {}
+	s.decode = func(w reg.GPVirtual, _ int, partial bool) [2]reg.VecVirtual {
+		var q [2]reg.VecVirtual
+		for h := range q {
+			v := [2]reg.VecVirtual{c.ZMM(), c.ZMM()}
+			for i := range v {
+				disp := 64*i + 8*h
+				if !partial {
+					c.VMOVDQU32(at(w, disp), v[i])
+					continue
+				}
+				a, k := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual), c.K()
+				c.KMOVQ(at(a, s.maskAt+8*(2*h+i)), k)
+				c.VMOVDQU8_Z(at(w, disp), k, v[i])
+			}
+			if h == 0 {
+				scales = c.ZMM()
+				c.VMOVDQA32(v[0], scales)
+				c.VPERMT2W(v[1], scaleIndex, scales)
+			}
+			c.VPERMT2B(v[1], index[h], v[0])
+			c.VPXORD(flip, v[0], v[0])
+			q[h] = v[0]
+		}
+		return q
+	}
+	s.scales = func() (d, m reg.VecVirtual) {
+		d = c.XMM()
+		c.VCVTPH2PS(scales.AsX(), d)
+		return d, nil
+	}
+	return s
+}
+
+// turnPair brings the dwords of two registers into the order of two indices.
+func turnPair(q, index [2]reg.VecVirtual) [2]reg.VecVirtual {
+	r := [2]reg.VecVirtual{c.ZMM(), c.ZMM()}
+	for i := range r {
+		c.VMOVDQA32(q[0], r[i])
+		c.VPERMT2D(q[1], index[i], r[i])
+	}
+	return r
 }
 
 // A rowNibble is a format with 16 bytes of nibbles per block of 32: byte i
@@ -131,40 +254,46 @@ func (f *rowNibble) source(o int) byte {
 	return byte(64 + o - f.second)
 }
 
-// stepper takes four blocks in a step.
-func (f *rowNibble) stepper() *rowStepper {
-	s := &rowStepper{name: f.name, wBytes: 4 * f.block, prefetch: 8192, most: 6, noOffset: f.min > 0}
+func (f *rowNibble) decoder(o *blockOrder) *blockDecoder {
+	s := &blockDecoder{name: f.name, wBytes: 4 * f.block, prefetch: 8192, maskAt: rwMask, noOffset: f.min > 0}
 	var gather, low, values, one, bitMask, bit4, scaleIndex, minIndex reg.VecVirtual
 	var bits [2]reg.VecVirtual
 	var scales, mins reg.VecVirtual // f16 numbers, or exponents
-	var last reg.VecVirtual         // allocated once, as in rowsQ8_0
+	var last reg.VecVirtual         // allocated once, as in blocksQ8_0
 	var p picker
 	s.setup = func(steps int) {
 		p.setup(steps)
 		last, scales = c.ZMM(), c.ZMM()
 		low = splat("low0f", 0x0f0f0f0f)
-		gather = loadTable("rownib"+f.name, bytesOf(64, func(i int) byte { return f.source(i/16*f.block + f.nib + i%16) }))
+		gather = loadTable(o.name+"nib"+f.name, bytesOf(64, func(i int) byte {
+			b, e := o.place(i)
+			return f.source(b*f.block + f.nib + e)
+		}))
 		index := func(field int) []byte {
-			return wordsOf(32, func(i int) uint16 { return uint16(f.source(i/4%4*f.block+field)) / 2 })
+			return wordsOf(32, func(i int) uint16 { return uint16(f.source(o.scale(i)*f.block+field)) / 2 })
 		}
 		if f.values != nil {
 			values = f.values()
 		}
 		if f.exponents {
 			one = splat("one", 1)
-			scaleIndex = loadTable("rowe"+f.name, bytesOf(64, func(i int) byte { return f.source(i/4%4*f.block + f.scale) }))
+			scaleIndex = loadTable(o.name+"e"+f.name, bytesOf(64, func(i int) byte { return f.source(o.scale(i)*f.block + f.scale) }))
 		} else {
-			scaleIndex = loadTable("rowd"+f.name, index(f.scale))
+			scaleIndex = loadTable(o.name+"d"+f.name, index(f.scale))
 		}
 		if f.min > 0 {
-			mins, minIndex = c.ZMM(), loadTable("rowm"+f.name, index(f.min))
+			mins, minIndex = c.ZMM(), loadTable(o.name+"m"+f.name, index(f.min))
 		}
 		if f.fifth > 0 {
 			bit4 = splat("bit4", 0x10101010)
-			bitMask = loadTable("bitmask", bytesOf(64, func(i int) byte { return 1 << (i % 8) }))
+			bitMask = loadTable(o.name+"bitmask", bytesOf(64, func(i int) byte {
+				_, e := o.place(i)
+				return 1 << (e % 8)
+			}))
 			for h := range bits {
-				bits[h] = loadTable(fmt.Sprintf("rowbits%s%d", f.name, h), bytesOf(64, func(i int) byte {
-					return f.source(i/16*f.block + f.fifth + 2*h + i%16/8)
+				bits[h] = loadTable(fmt.Sprintf("%sbits%s%d", o.name, f.name, h), bytesOf(64, func(i int) byte {
+					b, e := o.place(i)
+					return f.source(b*f.block + f.fifth + 2*h + e/8)
 				}))
 			}
 		}
@@ -175,7 +304,7 @@ func (f *rowNibble) stepper() *rowStepper {
 			zero(mins)
 		}
 	}
-	s.step = func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual, partial bool) {
+	s.decode = func(w reg.GPVirtual, pos int, partial bool) [2]reg.VecVirtual {
 		lo, hi := c.ZMM(), c.ZMM()
 		first, second := at(w, s.wBytes*pos), at(w, s.wBytes*pos+f.second)
 		var part reg.Register = last.AsX()
@@ -184,8 +313,8 @@ func (f *rowNibble) stepper() *rowStepper {
 		}
 		if partial {
 			k0, k1, a := c.K(), c.K(), c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
-			c.KMOVQ(at(a, rwMask), k0)
-			c.KMOVQ(at(a, rwMask+8), k1)
+			c.KMOVQ(at(a, s.maskAt), k0)
+			c.KMOVQ(at(a, s.maskAt+8), k1)
 			c.VMOVDQU8_Z(first, k0, lo)
 			c.VMOVDQU8_Z(second, k1, part)
 		} else {
@@ -240,11 +369,7 @@ func (f *rowNibble) stepper() *rowStepper {
 				c.VPSHUFB(q, values, q)
 			}
 		}
-		for t, v := range sums {
-			c.VMOVDQA32(none, v)
-			c.VPDPBUSD(x.at(t, 128*pos), lo, v)
-			c.VPDPBUSD(x.at(t, 128*pos+64), hi, v)
-		}
+		return [2]reg.VecVirtual{lo, hi}
 	}
 	s.scales = func() (d, m reg.VecVirtual) {
 		d = c.ZMM()

@@ -58,8 +58,8 @@ func (s *superScales) get() (d, m reg.VecVirtual) {
 }
 
 // newSuper makes the stepper of a format of superblocks from its decoding.
-func newSuper(name string, bytes, most int, scales *superScales, setup func(), step func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual)) *rowStepper {
-	s := &rowStepper{name: name, super: true, wBytes: bytes, moves: true, prefetch: 8192, most: most}
+func newSuper(name string, bytes int, scales *superScales, setup func(), step func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual)) *rowStepper {
+	s := &rowStepper{name: name, super: true, wBytes: bytes, moves: true, prefetch: 8192}
 	s.setup = func(int) {
 		scales.setup()
 		setup()
@@ -79,12 +79,8 @@ func newSuper(name string, bytes, most int, scales *superScales, setup func(), s
 // each superblock's first groups and 8 of the others.
 func rows16(b *superblock) *rowStepper {
 	scales := &superScales{d: b.d, dmin: b.dmin}
-	most := 6
 	var half, packed reg.VecVirtual
-	if b.dmin > 0 {
-		most = 5
-	}
-	s := newSuper(b.name, b.bytes, most, scales, func() {
+	s := newSuper(b.name, b.bytes, scales, func() {
 		half = c.YMM()
 		if b.dmin > 0 {
 			packed = c.ZMM()
@@ -139,11 +135,7 @@ func rows16(b *superblock) *rowStepper {
 // for rows16.
 func rowsTernary(b *superblock) *rowStepper {
 	var ones, half reg.VecVirtual
-	most := 6
-	if b.most > 0 {
-		most = b.most
-	}
-	return newSuper(b.name, b.bytes, most, &superScales{d: b.d}, func() {
+	return newSuper(b.name, b.bytes, &superScales{d: b.d}, func() {
 		ones, half = splat("ones16", 0x00010001), c.YMM()
 		b.setup()
 	}, func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual) {
@@ -166,7 +158,7 @@ func rowsTernary(b *superblock) *rowStepper {
 func rowsIQ4XS() *rowStepper {
 	var low, low4, low2, c32, values, half, raw reg.VecVirtual
 	var shift4, shift2 [3]reg.VecVirtual
-	return newSuper("IQ4_XS", 136, 4, &superScales{d: 0}, func() {
+	return newSuper("IQ4_XS", 136, &superScales{d: 0}, func() {
 		low, low4, low2, c32 = splat("low0f", 0x0f0f0f0f), splat("low4", 15), splat("low2", 3), splat("c32", 32)
 		values, half, raw = iq4Table(), c.YMM(), c.ZMM()
 		for i := range shift4 {
@@ -224,11 +216,11 @@ func rowsIQ4XS() *rowStepper {
 // superblock's activations are in the order 0 2 1 3 4 6 5 7; sums are 8 int16
 // of 32 for each superblock.
 func rowsQ4K(five bool) *rowStepper {
-	name, block, quants, most := "Q4_K", 144, 16, 6
+	name, block, quants := "Q4_K", 144, 16
 	if five {
-		name, block, quants, most = "Q5_K", 176, 48, 5
+		name, block, quants = "Q5_K", 176, 48
 	}
-	s := &rowStepper{name: name, super: true, wBytes: block, prefetch: 8192, most: most}
+	s := &rowStepper{name: name, super: true, wBytes: block, prefetch: 8192}
 	var low, bit4, head, sc, d, dmin, raw reg.VecVirtual
 	var groups, shifts [4]reg.VecVirtual
 	first := [4]int{0, 1, 4, 5} // group in the lower half of 64 bytes; +2 in the upper

@@ -19,7 +19,6 @@ type superblock struct {
 	d     int // where the f16 d lies
 	dmin  int // where the f16 dmin lies, if there are minima
 	shift int // log2 of the offset, if there are none
-	most  int // see stepper
 }
 
 // bitFields returns a control for VPMULTISHIFTQB that moves, in every byte,

@@ -130,7 +130,7 @@ func superTQ1() *superblock {
 		return 48 + e%4, (e - 240) / 4
 	}
 	pow := [5]uint16{1, 3, 9, 27, 81}
-	b := &superblock{name: "TQ1_0", bytes: 54, d: 52, most: 4}
+	b := &superblock{name: "TQ1_0", bytes: 54, d: 52}
 	b.setup = func() {
 		t86, t171, ones, lowByte = splat("t86", 86*0x01010101), splat("t171", 171*0x01010101), splat("ones8", 0x01010101), splat("lowbyte", 0x00ff00ff)
 		for i := range source {
