@@ -2,7 +2,10 @@
 
 package cpu
 
-// mapMemory returns n zero bytes.
-func mapMemory(n int) ([]byte, error) { return alignedBytes(n), nil }
+// A mapping is memory for caches and activations, here of Go's heap.
+type mapping struct{ use []byte }
 
-func unmapMemory([]byte) error { return nil }
+// mapMemory returns n zero bytes.
+func mapMemory(n int) (mapping, error) { return mapping{alignedBytes(n)}, nil }
+
+func (mapping) free() error { return nil }

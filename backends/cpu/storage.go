@@ -28,7 +28,7 @@ type storage struct {
 	// tokens, as those of quantized types are.
 	uniform bool
 	notices []string
-	mapped  [][]byte // to be given back
+	mapped  []mapping // to be given back
 }
 
 // bytes returns n zero bytes that start at a multiple of 64, for what. They lie
@@ -38,12 +38,12 @@ func (s *storage) bytes(n int, what string) ([]byte, error) {
 	if n < mapFrom {
 		return alignedBytes(n), nil
 	}
-	b, err := mapMemory(n)
+	m, err := mapMemory(n)
 	if err != nil {
 		return nil, fmt.Errorf("cpu: no memory for the %s: %d bytes were asked for: %w", what, n, err)
 	}
-	s.mapped = append(s.mapped, b)
-	return b, nil
+	s.mapped = append(s.mapped, m)
+	return m.use, nil
 }
 
 // mapFrom is the size from which memory is mapped.
@@ -52,8 +52,8 @@ const mapFrom = 1 << 20
 // free gives the mapped memory back. Nothing may use it afterwards.
 func (s *storage) free() error {
 	var errs []error
-	for _, b := range s.mapped {
-		errs = append(errs, unmapMemory(b))
+	for _, m := range s.mapped {
+		errs = append(errs, m.free())
 	}
 	s.mapped = nil
 	return errors.Join(errs...)
@@ -80,6 +80,16 @@ func (c *cache) copyPage(dst, src int) {
 // fill finds the weights of g and makes its caches.
 func (s *storage) fill(g *graph.Graph, w backends.Weights, dims graph.Dims) (mem backends.Memory, err error) {
 	s.weights, s.consts = map[string]*graph.Tensor{}, map[int]*graph.Tensor{}
+	// All caches lie in one piece, so that they share large pages.
+	for _, v := range g.Values {
+		if v.Op == graph.OpCache {
+			mem.Cache += aligned(v.Type.Bytes(dims))
+		}
+	}
+	caches, err := s.bytes(mem.Cache, "caches")
+	if err != nil {
+		return mem, err
+	}
 	for _, v := range g.Values {
 		switch v.Op {
 		case graph.OpWeight:
@@ -99,15 +109,12 @@ func (s *storage) fill(g *graph.Graph, w backends.Weights, dims graph.Dims) (mem
 		case graph.OpCache:
 			n := v.Type.Bytes(dims)
 			t := &graph.Tensor{DType: v.Type.DType, Dims: backends.Sizes(v.Type.Shape, dims)}
-			if t.Raw, err = s.bytes(n, "cache "+v.Label()); err != nil {
-				return mem, err
-			}
+			t.Raw, caches = caches[:n:n], caches[aligned(n):]
 			t.Stride = v.Type.DType.RowBytes(v.Type.Shape.RowElems())
 			if t.Dims[0]%ops.PageSize != 0 {
 				return mem, fmt.Errorf("cpu: cache %s has %d positions, want a multiple of %d", v.Label(), t.Dims[0], ops.PageSize)
 			}
 			s.caches = append(s.caches, &cache{v, t, t.Stride * ops.PageSize})
-			mem.Cache += n
 		}
 	}
 	return mem, nil
