@@ -124,17 +124,15 @@ func lowerProduct(l *lowered, c *graph.Call, weights []*graph.Tensor, after fini
 	return nil
 }
 
-// heldBytes bounds the rows of the up product that are held before they meet
-// the gate, so that they stay in the second cache level. A product arranges its
-// activations anew for each piece, which is a loss with few rows.
-const heldBytes = 512 << 10
+// heldBytes bounds the rows of each product that are held before they meet: in
+// the last cache level. A product arranges its activations anew for each piece,
+// which is a loss with few rows.
+const heldBytes = 2 << 20
 
-// heldRows returns the number of rows of k elements held for t tokens, a multiple
-// of block, itself a power of two. Shorter rows are multiplied faster, and there
-// what the cache does not hold costs more of the time.
-func heldRows(t, k, block int) int {
-	most := heldBytes * min(k, 2048) / 2048
-	return max(64, block, min(4096, most/(4*t)&^(max(64, block)-1)))
+// heldRows returns the number of rows held for t tokens, a multiple of block,
+// itself a power of two.
+func heldRows(t, block int) int {
+	return max(64, block, min(4096, heldBytes/(4*t)&^(max(64, block)-1)))
 }
 
 // lowerGatedMatMul multiplies by gate and up and joins the results. Where the
@@ -183,13 +181,13 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 	// Rows lie a cache line further apart than they are long: at a distance of a
 	// power of two they would fall on each other in the caches.
 	const apart = 16
-	held := func(t int) int { return aligned(4 * t * (heldRows(t, up.K, block) + apart)) }
+	held := func(t int) int { return aligned(4 * t * (heldRows(t, block) + apart)) }
 	l.scratch = func(c *graph.Call) int {
 		t := c.In[0].Rows()
 		// One token may hold most rows, many tokens most bytes.
 		n := max(held(1), held(t), heldBytes+aligned(4*apart*t))
 		if to != graph.F32 {
-			n += n + aligned(to.RowBytes(4096))
+			n += n
 		}
 		return n + max(kern.ScratchBytes(&gate, t), kern.ScratchBytes(&up, t))
 	}
@@ -197,14 +195,11 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 	l.run = func(c *graph.Call, lo, hi int, scratch []byte) {
 		t := c.In[0].Rows()
 		x, stride := rows(c.In[0])
-		most, size := heldRows(t, up.K, block), held(t)
+		most, size := heldRows(t, block), held(t)
 		ups, scratch := floats(scratch[:size]), scratch[size:]
 		var gates []float32
-		var row []byte
 		if to != graph.F32 {
 			gates, scratch = floats(scratch[:size]), scratch[size:]
-			n := aligned(to.RowBytes(most))
-			row, scratch = scratch[:n], scratch[n:]
 		}
 		for n := lo; n < hi; n += most {
 			b := min(most, hi-n)
@@ -225,20 +220,9 @@ func lowerGatedMatMul(l *lowered, c *graph.Call) error {
 			for i := range t {
 				y := gates[i*ld : i*ld+b]
 				join(y, y, ups[i*ld:i*ld+b])
-				kern.QuantizeRow(to, row[:to.RowBytes(b)], y)
-				putBlocks(to, c.Out.RawRow(i), gate.N, row, n, b)
+				kern.QuantizePart(to, c.Out.RawRow(i), gate.N, n, y)
 			}
 		}
 	}
 	return nil
-}
-
-// putBlocks copies a quantized row of b elements into a row of k from element n
-// on: numbers, scales and sums lie in three parts.
-func putBlocks(to graph.DType, dst []byte, k int, row []byte, n, b int) {
-	block := to.BlockElems()
-	sums := to.RowBytes(block) - block - 4 // bytes of sums per block
-	copy(dst[n:n+b], row)
-	copy(dst[k+n/block*4:], row[b:b+b/block*4])
-	copy(dst[k+k/block*4+n/block*sums:], row[b+b/block*4:to.RowBytes(b)])
 }

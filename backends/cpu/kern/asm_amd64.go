@@ -112,20 +112,20 @@ type quantArgs struct {
 	blocks             int
 }
 
-func quantizeRow(t graph.DType, dst []byte, x []float32) {
-	blocks := len(x) / t.BlockElems()
+func quantizeRow(p *actParts, x []float32) {
+	blocks := len(x) / p.t.BlockElems()
 	if !features.avx2 && !features.avx512 || blocks == 0 {
-		quantizeRowGeneric(t, dst, x)
+		quantizeRowGeneric(p, x)
 		return
 	}
-	k := len(x)
-	a := quantArgs{x: ptr(x, 0), q: ptr(dst, 0), scales: ptr(dst, k), sums: ptr(dst, k+4*blocks), blocks: blocks}
+	var a quantArgs // written where it stays, as vecArgs are
+	a.x, a.q, a.scales, a.sums, a.blocks = ptr(x, 0), ptr(p.q, 0), ptr(p.scales, 0), ptr(p.sums, 0), blocks
 	switch {
-	case features.avx512 && t == graph.Q8:
+	case features.avx512 && p.t == graph.Q8:
 		quantizeQ8AVX512(&a)
 	case features.avx512:
 		quantizeQ8KAVX512(&a)
-	case t == graph.Q8:
+	case p.t == graph.Q8:
 		quantizeQ8AVX2(&a)
 	default:
 		quantizeQ8KAVX2(&a)

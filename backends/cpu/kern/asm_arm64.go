@@ -165,15 +165,15 @@ type quantArgs struct {
 	blocks             int
 }
 
-func quantizeRow(t graph.DType, dst []byte, x []float32) {
-	blocks := len(x) / t.BlockElems()
+func quantizeRow(p *actParts, x []float32) {
+	blocks := len(x) / p.t.BlockElems()
 	if !features.neon || blocks == 0 {
-		quantizeRowGeneric(t, dst, x)
+		quantizeRowGeneric(p, x)
 		return
 	}
-	k := len(x)
-	a := quantArgs{x: ptr(x, 0), q: ptr(dst, 0), scales: ptr(dst, k), sums: ptr(dst, k+4*blocks), blocks: blocks}
-	if t == graph.Q8 {
+	var a quantArgs // written where it stays, as vecArgs are
+	a.x, a.q, a.scales, a.sums, a.blocks = ptr(x, 0), ptr(p.q, 0), ptr(p.scales, 0), ptr(p.sums, 0), blocks
+	if p.t == graph.Q8 {
 		quantizeQ8NEON(&a)
 	} else {
 		quantizeQ8KNEON(&a)

@@ -14,6 +14,6 @@ func scratchBytes(w *Mat, T int) int { return 0 }
 
 func grain(w *Mat, T int) int { return 1 }
 
-func quantizeRow(t graph.DType, dst []byte, x []float32) { quantizeRowGeneric(t, dst, x) }
+func quantizeRow(p *actParts, x []float32) { quantizeRowGeneric(p, x) }
 
 func dequantRow(t graph.DType, dst []float32, src []byte) { dequantRowGeneric(t, dst, src) }

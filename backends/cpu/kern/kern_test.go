@@ -83,7 +83,7 @@ func randomActs(t testing.TB, typ graph.DType, T, k int, seed uint64) (x []byte,
 
 func putActs(act graph.DType, dst []byte, row []float32) {
 	if act != graph.F32 {
-		quantizeRowGeneric(act, dst, row)
+		quantizeWhole(act, dst, row)
 		return
 	}
 	for j, v := range row {

@@ -33,17 +33,52 @@ func QuantizeRow(t graph.DType, dst []byte, x []float32) {
 	if len(dst) < t.RowBytes(len(x)) {
 		panic("kern: dst too short")
 	}
-	quantizeRow(t, dst, x)
+	var p actParts
+	p.set(t, dst, len(x), 0)
+	quantizeRow(&p, x)
 }
 
-func quantizeRowGeneric(t graph.DType, dst []byte, x []float32) {
+// QuantizePart quantizes elements n to n+len(x)-1 of a row of k elements, as
+// QuantizeRow does, into dst, which is the whole row. All three are whole
+// blocks.
+func QuantizePart(t graph.DType, dst []byte, k, n int, x []float32) {
+	if t != graph.Q8 && t != graph.Q8K {
+		panic("kern: not a quantized activation type: " + t.String())
+	}
+	if b := t.BlockElems(); k%b != 0 || n%b != 0 || len(x)%b != 0 {
+		panic("kern: not whole blocks")
+	}
+	if n < 0 || n+len(x) > k || len(dst) < t.RowBytes(k) {
+		panic("kern: dst too short")
+	}
+	var p actParts
+	p.set(t, dst, k, n)
+	quantizeRow(&p, x)
+}
+
+// actParts are the parts of a quantized row from a block on.
+type actParts struct {
+	t               graph.DType
+	q, scales, sums []byte
+}
+
+// set takes the parts of a row of k elements from element n on.
+func (p *actParts) set(t graph.DType, row []byte, k, n int) {
+	block := t.BlockElems()
+	sums := t.RowBytes(block) - block - 4 // bytes of sums per block
+	b := n / block
+	p.t, p.q, p.scales, p.sums = t, row[n:k], row[k+4*b:], row[k+k/block*4+b*sums:]
+}
+
+func quantizeRowGeneric(p *actParts, x []float32) {
+	t := p.t
 	k, size, group := len(x), 32, 32
 	if t == graph.Q8K {
 		size, group = 256, 16
 	}
-	scales, sums := dst[k:], dst[k+k/size*4:]
+	scales, sums := p.scales, p.sums
 	for b := 0; b < k/size; b++ {
-		xb, q := x[b*size:(b+1)*size], dst[b*size:(b+1)*size]
+		xb, q := x[b*size:(b+1)*size], p.q[b*size:(b+1)*size]
 		// As integers, magnitudes order like the floats and NaN comes last.
 		var bits uint32
 		for _, v := range xb {

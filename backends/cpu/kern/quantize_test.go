@@ -39,7 +39,7 @@ func TestQuantize(t *testing.T) {
 					for i := range got {
 						got[i] = 0xa5
 					}
-					quantizeRowGeneric(typ, want, x)
+					quantizeWhole(typ, want, x)
 					off := round % 7
 					QuantizeRow(typ, got[off:off+n], x)
 					fixNaN(want, k, blocks)
@@ -94,4 +94,37 @@ func TestQuantizeMeaning(t *testing.T) {
 			t.Errorf("sum of block %d is %d, want %d", b, got, sum)
 		}
 	}
+}
+
+// quantizeWhole is QuantizeRow in plain Go.
+func quantizeWhole(t graph.DType, dst []byte, x []float32) {
+	var p actParts
+	p.set(t, dst, len(x), 0)
+	quantizeRowGeneric(&p, x)
+}
+
+// TestQuantizePart quantizes a row in parts, at every level.
+func TestQuantizePart(t *testing.T) {
+	atLevels(t, func(t *testing.T) {
+		for _, typ := range []graph.DType{graph.Q8, graph.Q8K} {
+			block := typ.BlockElems()
+			k := 7 * block
+			x := make([]float32, k)
+			for i := range x {
+				x[i] = float32(i*37%101-50) / 7
+			}
+			want, got := make([]byte, typ.RowBytes(k)), make([]byte, typ.RowBytes(k))
+			quantizeWhole(typ, want, x)
+			for _, cut := range []int{2, 3, 6, 7} {
+				for n := 0; n < 7; n += cut {
+					end := min(7, n+cut)
+					QuantizePart(typ, got, k, n*block, x[n*block:end*block])
+				}
+				if !bytes.Equal(got, want) {
+					t.Fatalf("%v in parts of %d blocks differs from the whole row", typ, cut)
+				}
+				clear(got)
+			}
+		}
+	})
 }

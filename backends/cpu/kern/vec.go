@@ -20,45 +20,52 @@ func VectorsSupported() bool { return features.avx512 || features.avx2 || featur
 
 // Add computes y = x + z.
 func Add(y, x, z []float32) {
-	a := vec2(y, x, z)
+	var a vecArgs
+	a.two(y, x, z)
 	vecAdd(&a)
 }
 
 // Mul2 computes y = x·z.
 func Mul2(y, x, z []float32) {
-	a := vec2(y, x, z)
+	var a vecArgs
+	a.two(y, x, z)
 	vecMul(&a)
 }
 
 // AddScalar computes y = x + c.
 func AddScalar(y, x []float32, c float32) {
-	a := vec1(y, x, c)
+	var a vecArgs
+	a.one(y, x, c)
 	vecAddScalar(&a)
 }
 
 // Scale computes y = x·c.
 func Scale(y, x []float32, c float32) {
-	a := vec1(y, x, c)
+	var a vecArgs
+	a.one(y, x, c)
 	vecScale(&a)
 }
 
 // Softcap computes y = limit·tanh(x/limit) with an error below 4e-7 of the
 // result. limit is at least 1e-30.
 func Softcap(y, x []float32, limit float32) {
-	a := vec1(y, x, limit)
+	var a vecArgs
+	a.one(y, x, limit)
 	a.d = 1 / limit
 	vecSoftcap(&a)
 }
 
 // SiLU computes y = x / (1 + exp(-x)).
 func SiLU(y, x []float32) {
-	a := vec1(y, x, 0)
+	var a vecArgs
+	a.one(y, x, 0)
 	vecSiLU(&a)
 }
 
 // GELU computes y = x/2 · (1 + tanh(sqrt(2/π)·(x + 0.044715·x³))).
 func GELU(y, x []float32) {
-	a := vec1(y, x, 0)
+	var a vecArgs
+	a.one(y, x, 0)
 	vecGELU(&a)
 }
 
@@ -72,17 +79,20 @@ func GateOf(act string) func(y, x, z []float32) {
 	switch act {
 	case "silu":
 		return func(y, x, z []float32) {
-			a := vec2(y, x, z)
+			var a vecArgs
+			a.two(y, x, z)
 			vecSiLUGate(&a)
 		}
 	case "gelu":
 		return func(y, x, z []float32) {
-			a := vec2(y, x, z)
+			var a vecArgs
+			a.two(y, x, z)
 			vecGELUGate(&a)
 		}
 	case "swiglu_oai":
 		return func(y, x, z []float32) {
-			a := vec2(y, x, z)
+			var a vecArgs
+			a.two(y, x, z)
 			vecSwigluOAI(&a)
 		}
 	}
@@ -96,11 +106,13 @@ func RMSNorm(y, x, w []float32, eps float64) {
 	vecSumSquares(&vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&sum), n: len(x)})
 	f := float32(1 / math.Sqrt(sum/float64(len(x))+eps))
 	if w == nil {
-		a := vec1(y, x, f)
+		var a vecArgs
+		a.one(y, x, f)
 		vecScale(&a)
 		return
 	}
-	a := vec2(y, x, w)
+	var a vecArgs
+	a.two(y, x, w)
 	a.c = f
 	vecScaleMul(&a)
 }
@@ -110,13 +122,14 @@ func RMSNorm(y, x, w []float32, eps float64) {
 func Softmax(y, x []float32) {
 	var m float32
 	vecMax(&vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&m), n: len(x)})
-	a := vec1(y, x, m)
+	var a vecArgs
+	a.one(y, x, m)
 	vecExp(&a)
 	sum := 0.0
 	for _, e := range y {
 		sum += float64(e)
 	}
-	a = vec1(y, y, float32(1/sum))
+	a.one(y, y, float32(1/sum))
 	vecScale(&a)
 }
 
@@ -173,7 +186,8 @@ func findGeneric(x []float32, c float32) int {
 //
 // The numbers of a head from 2·len(cos) on are not written.
 func RopeHalf(y, x, cos, sin []float32, k int) {
-	a := rope(y, x, cos, sin, k, len(cos))
+	var a ropeArgs
+	a.set(y, x, cos, sin, k, len(cos))
 	ropeHalf(&a)
 }
 
@@ -184,18 +198,17 @@ func RopeHalf(y, x, cos, sin []float32, k int) {
 //
 // The numbers of a head from len(cos) on are not written.
 func RopeAdjacent(y, x, cos, sin []float32, k int) {
-	a := rope(y, x, cos, sin, k, len(cos)/2)
+	var a ropeArgs
+	a.set(y, x, cos, sin, k, len(cos)/2)
 	ropeAdjacent(&a)
 }
 
-func rope(y, x, cos, sin []float32, k, pairs int) ropeArgs {
+func (a *ropeArgs) set(y, x, cos, sin []float32, k, pairs int) {
 	if len(x)%k != 0 || 2*pairs > k {
 		panic("kern: x is not whole heads")
 	}
-	return ropeArgs{
-		x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&y[:len(x)][0]), cos: unsafe.Pointer(&cos[0]), sin: unsafe.Pointer(&sin[:len(cos)][0]),
-		pairs: pairs, heads: len(x) / k, stride: 4 * k,
-	}
+	a.x, a.y, a.cos, a.sin = unsafe.Pointer(&x[0]), unsafe.Pointer(&y[:len(x)][0]), unsafe.Pointer(&cos[0]), unsafe.Pointer(&sin[:len(cos)][0])
+	a.pairs, a.heads, a.stride = pairs, len(x)/k, 4*k
 }
 
 // StoreF16 writes x as f16, ties to even; finite numbers beyond the largest
@@ -224,12 +237,16 @@ func storeF16Generic(dst []byte, x []float32, step int) {
 	}
 }
 
-func vec1(y, x []float32, c float32) vecArgs {
-	return vecArgs{x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&y[:len(x)][0]), n: len(x), c: c}
+// Arguments are written where they stay. Copies of them would read 16 bytes of
+// what was written by 8, which waits until all stores before are done: while
+// results go to memory that is in no cache, longer than the kernel takes.
+
+func (a *vecArgs) one(y, x []float32, c float32) {
+	a.x, a.y, a.n, a.c = unsafe.Pointer(&x[0]), unsafe.Pointer(&y[:len(x)][0]), len(x), c
 }
 
-func vec2(y, x, z []float32) vecArgs {
-	return vecArgs{x: unsafe.Pointer(&x[0]), z: unsafe.Pointer(&z[:len(x)][0]), y: unsafe.Pointer(&y[:len(x)][0]), n: len(x)}
+func (a *vecArgs) two(y, x, z []float32) {
+	a.x, a.z, a.y, a.n = unsafe.Pointer(&x[0]), unsafe.Pointer(&z[:len(x)][0]), unsafe.Pointer(&y[:len(x)][0]), len(x)
 }
 
 // The arguments of the vector kernels; the generator knows the offsets.

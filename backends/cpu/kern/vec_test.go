@@ -174,7 +174,7 @@ func testSmoothErrors(t *testing.T) {
 		hi    float64
 		bound float64
 	}{
-		{"exp", func(y, x []float32) { a := vec1(y, x, 0); vecExp(&a) }, math.Exp, -87, 88, 2e-7},
+		{"exp", func(y, x []float32) { var a vecArgs; a.one(y, x, 0); vecExp(&a) }, math.Exp, -87, 88, 2e-7},
 		{"tanh", func(y, x []float32) { Softcap(y, x, 1) }, math.Tanh, -12, 12, 3e-7},
 		{"silu", SiLU, func(x float64) float64 { return x / (1 + math.Exp(-x)) }, -20, 20, 4e-7},
 		// The argument of exp is rounded, which grows with it.
