@@ -9,9 +9,12 @@
 // _gen/neon (arm64). [Level] says which is in use. These algorithms share one
 // entry point, [Mul]:
 //
-//   - AVX-512, few tokens: one weight row at a time, decoded in registers and
-//     multiplied with up to six tokens, reading the weights once in file order
-//     and prefetching far ahead. It runs at the speed of the memory.
+//   - AVX-512, up to four tokens: one weight row at a time, decoded in registers,
+//     reading the weights once in file order and prefetching far ahead. It runs
+//     at the speed of the memory.
+//   - AVX-512, five to about thirty tokens: 16 rows are decoded in the first-level
+//     cache, lanes four rows by four blocks, and multiplied with four tokens at a
+//     time, while the next rows are asked for. quad_amd64.go has the layout.
 //   - AVX-512, many tokens: 32 weight rows are unpacked into a panel that stays
 //     in the second-level cache, and a register-tiled kernel multiplies it with
 //     six tokens at a time (twelve for plain types). panel.go has the layout.
