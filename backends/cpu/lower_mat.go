@@ -127,7 +127,7 @@ func lowerProduct(l *lowered, c *graph.Call, weights []*graph.Tensor, after fini
 // heldBytes bounds the rows of each product that are held before they meet: in
 // the last cache level. A product arranges its activations anew for each piece,
 // which is a loss with few rows.
-const heldBytes = 2 << 20
+const heldBytes = 1 << 20
 
 // heldRows returns the number of rows held for t tokens, a multiple of block,
 // itself a power of two.
