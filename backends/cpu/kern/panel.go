@@ -118,10 +118,10 @@ func unpackQuants(p []byte, q *[32]int8, off, r int) {
 type way int
 
 const (
-	wayBest way = iota
-	wayRows
-	wayQuads
-	wayPanels
+	wayBest   way = iota
+	wayRows       // one row after the other
+	wayQuads      // 16 decoded rows: AVX-512 only
+	wayPanels     // 32 unpacked rows
 )
 
 // forced, if not wayBest, is the way that is taken for any number of tokens,

@@ -8,7 +8,7 @@ import (
 	"graphrun/graph"
 )
 
-// For a few tokens, from three on, 16 weight rows at a time are decoded in the
+// For a few tokens (limitsOf says how many), 16 weight rows at a time are decoded in the
 // first-level cache, a part of each row after the other. The lanes of a vector
 // are four rows by four blocks of 32 (of a superblock: by four groups), so sums
 // of blocks need no adding across lanes; four bytes of each of four blocks of a
@@ -67,8 +67,8 @@ type quadDecodeArgs struct {
 	blocks  int       // fours of blocks, or superblocks
 	part    int       // bytes of the blocks that the first four lack
 	mask    [4]uint64 // which exist
-	ahead   uintptr
-	advance int // for every row of four blocks, or superblock
+	ahead   uintptr   // what to prefetch meanwhile; need not be readable
+	advance int       // bytes of it for every row of four blocks, or superblock
 }
 
 // quadTokenArgs is what the kernels take that arrange a token.

@@ -93,11 +93,10 @@ func quadToken(kind int, a *quadTokenArgs) {
 	}
 }
 
-// quadDecode decodes rows, and reports whether there is a kernel for it. It is a
-// preemption point, hence not inlined.
+// quadDecode decodes rows. It is a preemption point, hence not inlined.
 //
 //go:noinline
-func quadDecode(t graph.DType, a *quadDecodeArgs) bool {
+func quadDecode(t graph.DType, a *quadDecodeArgs) {
 	switch t {
 	case graph.Q8_0:
 		quadDecodeQ8_0AVX512(a)
@@ -128,7 +127,6 @@ func quadDecode(t graph.DType, a *quadDecodeArgs) bool {
 	case graph.IQ4_XS:
 		quadDecodeIQ4_XSAVX512(a)
 	default:
-		return false
+		panic("kern: no decoder to quads")
 	}
-	return true
 }

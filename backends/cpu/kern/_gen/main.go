@@ -111,9 +111,3 @@ func generate(dir, name string) error {
 	}
 	return os.WriteFile(filepath.Join(dir, name+"_dispatch_amd64.go"), source, 0o644)
 }
-
-func check(err error) {
-	if err != nil {
-		panic(fmt.Sprint("_gen: ", err))
-	}
-}

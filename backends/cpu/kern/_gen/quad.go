@@ -455,10 +455,10 @@ func quadDispatch() []byte {
 	for i, l := range layouts {
 		fmt.Fprintf(&b, "case %d:\nquadToken%sAVX512(a)\n", i, l.name())
 	}
-	b.WriteString("}\n}\n\n// quadDecode decodes rows, and reports whether there is a kernel for it. It is a\n// preemption point, hence not inlined.\n//\n//go:noinline\nfunc quadDecode(t graph.DType, a *quadDecodeArgs) bool {\nswitch t {\n")
+	b.WriteString("}\n}\n\n// quadDecode decodes rows. It is a preemption point, hence not inlined.\n//\n//go:noinline\nfunc quadDecode(t graph.DType, a *quadDecodeArgs) {\nswitch t {\n")
 	for _, name := range quadDecoders {
 		fmt.Fprintf(&b, "case graph.%s:\nquadDecode%sAVX512(a)\n", name, name)
 	}
-	b.WriteString("default:\nreturn false\n}\nreturn true\n}\n")
+	b.WriteString("default:\npanic(\"kern: no decoder to quads\")\n}\n}\n")
 	return b.Bytes()
 }
