@@ -71,9 +71,9 @@ func (pl *plan) listAhead() {
 
 // idle implements job: it brings a piece of the weights of the coming stage near
 // worker w, and reports whether there was one.
-func (p *program) idle(w int) bool {
+func (p *program) idle(w, k int) bool {
 	pl := p.last
-	s := int(p.coming.Load())
+	s := int(pl.opened[k]) + 1
 	if s >= len(pl.stages) {
 		return false
 	}

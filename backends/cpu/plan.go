@@ -55,6 +55,7 @@ type plan struct {
 	limit   graph.Dims
 	instrs  []instr
 	stages  []stage
+	opened  []int32 // the stages that have chunks
 	workers int
 	names   []string // of the named dimensions, in the order of sizes
 	sizes   []int
@@ -161,8 +162,12 @@ func (pl *plan) makeStages() {
 			st.parallel = append(st.parallel, int32(i))
 		}
 	}
+	pl.opened = pl.opened[:0]
 	for i := range stages {
 		pl.deal(&stages[i])
+		if len(stages[i].chunks) > 0 {
+			pl.opened = append(pl.opened, int32(i))
+		}
 	}
 	pl.stages = stages
 	pl.listAhead()

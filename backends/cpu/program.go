@@ -34,8 +34,7 @@ type program struct {
 
 	// State of the step that runs now.
 	ctx     context.Context
-	at      int          // stage; belongs to the worker that opens it
-	coming  atomic.Int32 // stage whose chunks come next
+	at      int // stage; belongs to the worker that opens it
 	runs    uint32
 	cursors []cursor // by worker
 	stop    atomic.Bool
@@ -103,7 +102,6 @@ func (p *program) next(w int, counts []int) bool {
 		p.verify(pl.stages[p.at].parallel)
 	}
 	p.at++
-	p.coming.Store(int32(p.at))
 	if p.at >= len(pl.stages) || p.lost() {
 		return false
 	}
@@ -123,7 +121,6 @@ func (p *program) next(w int, counts []int) bool {
 	for r := range counts {
 		counts[r] = int(st.first[r+1] - st.first[r])
 	}
-	p.coming.Store(int32(p.at + 1))
 	return true
 }
 

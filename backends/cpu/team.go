@@ -34,7 +34,8 @@ type team struct {
 	// old number, takes nothing.
 	stage  atomic.Uint32
 	ended  atomic.Uint32 // the number that stands for the end of the last step
-	_      [56]byte
+	first  uint32        // the number of the first stage of the step
+	_      [52]byte
 	left   atomic.Int32 // chunks of the stage that are not finished
 	_      [60]byte
 	idlers atomic.Int32 // workers that may be in job.idle
@@ -58,8 +59,9 @@ type job interface {
 	// chunk does chunk i of a range of the stage.
 	chunk(worker, rng, i int)
 	// idle does a little, below a microsecond, that is of use later, for a worker
-	// that waits within a step. It reports false when there is nothing to do.
-	idle(worker int) bool
+	// that waits within a step, in the k-th of its stages that has chunks or while
+	// the one after it is prepared. It reports false when there is nothing to do.
+	idle(worker, k int) bool
 }
 
 // claim is the state of a range: the stage's number in the upper half, then 16
@@ -104,6 +106,7 @@ func newTeam(n int, j job) *team {
 // run executes a step of the job and returns when it is done.
 func (t *team) run() {
 	old := debug.SetPanicOnFault(true)
+	t.first = t.stage.Load() + 1
 	t.advance(0)
 	for seen := t.stage.Load(); seen != t.ended.Load(); seen = t.await(0, seen) {
 		t.help(0, seen)
@@ -126,9 +129,23 @@ func (t *team) serve(w int) {
 	}
 }
 
-// help works on a stage until none of its chunks is to be had.
+// help works on a stage until none of its chunks is to be had. The chunks of the
+// worker's own range are counted together, when they are done: all workers count
+// in one cache line, which takes 0.2 µs to move to another processor.
 func (t *team) help(w int, stage uint32) {
-	for k := range t.n {
+	n := 0
+	for {
+		i, ok := t.claims[w].take(stage)
+		if !ok {
+			break
+		}
+		t.job.chunk(w, w, i)
+		n++
+	}
+	if t.finish(w, n) {
+		return
+	}
+	for k := 1; k < t.n; k++ {
 		r := w + k
 		if r >= t.n {
 			r -= t.n
@@ -139,12 +156,21 @@ func (t *team) help(w int, stage uint32) {
 				break
 			}
 			t.job.chunk(w, r, i)
-			if t.left.Add(-1) == 0 {
-				t.advance(w)
+			if t.finish(w, 1) {
 				return
 			}
 		}
 	}
+}
+
+// finish counts n chunks as done. If they were the last ones it opens the next
+// stage and reports true.
+func (t *team) finish(w, n int) bool {
+	if n == 0 || t.left.Add(int32(-n)) != 0 {
+		return false
+	}
+	t.advance(w)
+	return true
 }
 
 // advance opens the next stage that has chunks, or ends the step. Nobody else
@@ -227,7 +253,7 @@ func (t *team) idle(w int, seen uint32) uint32 {
 	for {
 		t.idlers.Add(1)
 		s := t.stage.Load()
-		more := s == seen && t.job.idle(w)
+		more := s == seen && t.job.idle(w, int(seen-t.first))
 		t.idlers.Add(-1)
 		if !more {
 			return s

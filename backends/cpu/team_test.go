@@ -39,7 +39,7 @@ func (j *testJob) next(_ int, counts []int) bool {
 	return true
 }
 
-func (j *testJob) idle(int) bool { return false }
+func (j *testJob) idle(int, int) bool { return false }
 
 func (j *testJob) chunk(worker, rng, i int) {
 	if j.slow != nil {
@@ -179,7 +179,11 @@ func (j *countJob) next(_ int, counts []int) bool {
 	return j.stages >= 0
 }
 
-func (j *countJob) chunk(int, int, int) {}
+func (j *countJob) chunk(int, int, int) {
+	for range 100 { // work for 2 µs: else one worker does all chunks
+		pause()
+	}
+}
 
 func BenchmarkSpinRound(b *testing.B) {
 	var word atomic.Uint32
@@ -188,4 +192,4 @@ func BenchmarkSpinRound(b *testing.B) {
 	}
 }
 
-func (j *countJob) idle(int) bool { return false }
+func (j *countJob) idle(int, int) bool { return false }
