@@ -28,6 +28,8 @@ func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch
 		mulPanels(y, ldy, w, x, ldx, T, lo, hi, scratch)
 	case wayQuads:
 		mulQuads(y, ldy, w, x, ldx, T, lo, hi, scratch)
+	case wayFours:
+		mulFours(y, w, x, ldx, lo, hi, scratch)
 	default:
 		switch {
 		case plain:
@@ -63,6 +65,8 @@ func (w *Mat) way(T int) way {
 		return wayPanels
 	case forced == wayRows, forced == wayPanels, forced == wayQuads && l.quads > 0:
 		return forced
+	case T == 1 && w.inFours() && (forced == wayFours || 4*w.rowBytes() <= foursMost):
+		return wayFours
 	case T <= l.rows:
 		return wayRows
 	case T <= l.quads:
@@ -82,13 +86,15 @@ func scratchBytes(w *Mat, T int) int {
 	// What T tokens need, and what fewer do.
 	need := 0
 	l := limitsOf[w.Type]
-	for _, n := range [...]int{T, min(T, l.quads), min(T, l.rows)} {
+	for _, n := range [...]int{T, min(T, l.quads), min(T, l.rows), min(T, 1)} {
 		switch {
 		case n == 0:
 		case w.way(n) == wayPanels:
 			need = max(need, panelScratch(w, n))
 		case w.way(n) == wayQuads:
 			need = max(need, quadScratch(w, n))
+		case w.way(n) == wayFours:
+			need = max(need, foursScratch(w))
 		case plain:
 		case w.byDecodedRows():
 			need = max(need, scratchDecoded(w, n))

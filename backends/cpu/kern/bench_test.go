@@ -134,6 +134,25 @@ func BenchmarkGEMVCached(b *testing.B) {
 	}
 }
 
+// BenchmarkShortRows multiplies one token with rows as small models have them,
+// one after the other and four together.
+func BenchmarkShortRows(b *testing.B) {
+	for _, typ := range benchTypes() {
+		if typ.BlockElems() != 32 {
+			continue
+		}
+		for _, k := range []int{576, 640, 768, 896, 1024, 1152, 1536} {
+			for name, way := range map[string]way{"rows": wayRows, "fours": wayFours} {
+				b.Run(fmt.Sprintf("%v/768x%d/%s/%s", typ, k, name, Level()), func(b *testing.B) {
+					forced = way
+					defer func() { forced = wayBest }()
+					benchMul(b, typ, 768, k, 1, 1, 1)
+				})
+			}
+		}
+	}
+}
+
 // BenchmarkGEMM multiplies 512 tokens with a matrix of a 1B model.
 func BenchmarkGEMM(b *testing.B) {
 	for _, typ := range benchTypes() {

@@ -9,17 +9,18 @@ import (
 )
 
 // The row kernels of quantized types read one weight row at a time, as it lies
-// in the file. A row is cut into groups of one, two or four steps of four
-// blocks, or of four superblocks. Activations are arranged likewise. Where the
-// blocks are no multiple of a group's, the first group of a row lacks the
-// first blocks.
+// in the file, or four short ones if there is one token. A row is cut into groups
+// of one, two or four steps of four blocks, or of four superblocks. Activations
+// are arranged likewise. Where the blocks are no multiple of a group's, the first
+// group of a row lacks the first blocks.
 //
 // For every token there are the numbers q of all steps; for superblocks, 128
 // bytes of sums of groups follow every four. What multiplies whole blocks, and
 // what corrects their sums for the offset of the weights, lies aside, in the
 // order in which the kernels have the sums: for blocks of 32 [groups][2][4
-// blocks][tokens][steps], the corrections before the scales; for superblocks
-// the scales only, [groups][4 blocks][4 tokens].
+// blocks][tokens][steps], the corrections before the scales, or four times the
+// same in place of the steps for four rows; for superblocks the scales only,
+// [groups][4 blocks][4 tokens].
 
 // rowMost is the most tokens that the row kernels take at once.
 const rowMost = 4
@@ -38,6 +39,10 @@ type rowsArgs struct {
 	y      unsafe.Pointer // first token's result for the first row
 	ldy    int            // bytes from token to token
 	mask   [4]uint64      // what exists in a step that lacks blocks
+	// For four rows at a time; stride and rows count such fours then.
+	apart [3]int // bytes from the first row to each of the others
+	ahead int    // bytes from the rows to what is prefetched meanwhile
+	store uint64 // results to write
 }
 
 // sumKind says what the sums of superblocks are for.
@@ -78,7 +83,8 @@ var rowFormats = [graph.Q8]rowFormat{
 // rowPlan is the shape of a product of up to n tokens.
 type rowPlan struct {
 	super        bool
-	steps        int // steps of a group: 4, or fewer for more tokens
+	fours        bool // four rows at a time
+	steps        int  // steps of a group: 4, or fewer for more tokens
 	groups       int
 	lacks        int // blocks that the first group lacks
 	xBytes, side int // arranged bytes of a token, and of what lies aside
@@ -87,16 +93,22 @@ type rowPlan struct {
 func planRows(t graph.DType, k, n int) (p rowPlan) {
 	p.super = formats[t].act == graph.Q8K
 	nb, per := k/t.BlockElems(), 4
-	p.steps = 4
-	if !p.super {
-		if n > 1 {
-			p.steps = 1
-		}
-		if n == 2 {
-			p.steps = 2
-		}
-		per = 4 * p.steps
+	switch {
+	case p.super:
+		p.steps = 4
+	case n == 1:
+		p.steps, per = 4, 16
+	case n == 2:
+		p.steps, per = 2, 8
+	default:
+		p.steps = 1
 	}
+	p.set(nb, per)
+	return p
+}
+
+// set plans rows of nb blocks, per of them in a group.
+func (p *rowPlan) set(nb, per int) {
 	p.groups = (nb + per - 1) / per
 	p.lacks = p.groups*per - nb
 	if p.super {
@@ -106,36 +118,29 @@ func planRows(t graph.DType, k, n int) (p rowPlan) {
 	}
 	// Another line keeps tokens apart in the cache.
 	p.xBytes += 64
-	return p
 }
 
 // rowScratch returns the scratch memory for products of T tokens.
 func rowScratch(t graph.DType, k, T int) int {
-	n := min(T, rowMost)
-	// Groups of four steps may be padded the most.
-	one, all := planRows(t, k, 1), planRows(t, k, n)
-	return max(one.xBytes, all.xBytes)*n + max(one.side*n, all.side)
+	need := 0
+	for n := 1; n <= min(T, rowMost); n++ {
+		p := planRows(t, k, n)
+		need = max(need, p.xBytes*n+p.side)
+	}
+	return need
 }
 
 // mulQuantRows is Mul with the row kernels of quantized types.
 func mulQuantRows(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch []byte) {
-	rb, bs := w.rowBytes(), w.Type.BlockBytes()
+	rb := w.rowBytes()
 	for t := 0; t < T; {
 		// Equal parts, so that no small one is left over.
 		n := groupOf4(T - t)
 		p := planRows(w.Type, w.K, n)
 		side := scratch[n*p.xBytes:]
 		p.arrange(w, x[t*ldx:], ldx, n, scratch, side)
-		a := rowsArgs{stride: rb, groups: p.groups, bias: p.lacks * bs, x: ptr(scratch, 0), ldx: p.xBytes, side: ptr(side, 0), ldy: 4 * ldy}
-		if p.super {
-			a.entry = 2 * p.lacks
-		} else {
-			a.entry = 2 * (p.lacks / 4)
-			if part := p.lacks % 4; part > 0 {
-				a.entry++
-				a.mask = partMasks(w.Type, part)
-			}
-		}
+		a := rowsArgs{ldy: 4 * ldy}
+		p.fill(&a, w, scratch, side)
 		chunk := rowsPerCall(w.K, n)
 		for r := lo; r < hi; r += chunk {
 			a.rows = min(chunk, hi-r)
@@ -143,6 +148,22 @@ func mulQuantRows(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int
 			rowChunk(w.Type, n, &a)
 		}
 		t += n
+	}
+}
+
+// fill sets what is the same for all rows of w, the activations being in x and
+// side.
+func (p *rowPlan) fill(a *rowsArgs, w *Mat, x, side []byte) {
+	a.stride, a.groups, a.bias = w.rowBytes(), p.groups, p.lacks*w.Type.BlockBytes()
+	a.x, a.ldx, a.side = ptr(x, 0), p.xBytes, ptr(side, 0)
+	if p.super {
+		a.entry = 2 * p.lacks
+		return
+	}
+	a.entry = 2 * (p.lacks / 4)
+	if part := p.lacks % 4; part > 0 {
+		a.entry++
+		a.mask = partMasks(w.Type, part)
 	}
 }
 
@@ -198,15 +219,14 @@ var alone = [16]uint32{0, 1, 2, 3}
 // arrange puts n tokens into the order of the row kernels.
 func (p *rowPlan) arrange(w *Mat, x []byte, ldx, n int, dst, side []byte) {
 	nb := w.K / w.Type.BlockElems()
-	a := spreadArgs{groups: p.groups, index: &spreadOrders[p.steps], off: uint64(uint32(-formats[w.Type].off))}
+	a := spreadArgs{groups: p.groups, index: &spreadOrders[1], off: uint64(uint32(-formats[w.Type].off))}
 	per, width, size := 4, 4, 64 // blocks of a group; tokens and bytes of what lies aside for it
 	switch {
 	case p.super && n == 1:
 		a.index = &alone
 		a.store = 15
-	case p.super:
-		a.index = &spreadOrders[1]
-	default:
+	case !p.super:
+		a.index = &spreadOrders[p.steps]
 		per, width, size = 4*p.steps, 4/p.steps, 128
 	}
 	a.in, a.out = 4*per, size
@@ -218,7 +238,10 @@ func (p *rowPlan) arrange(w *Mat, x []byte, ldx, n int, dst, side []byte) {
 	for t := range n {
 		xt := x[t*ldx:]
 		a.scales, a.sums, a.dst = ptr(xt, w.K), ptr(xt, w.K+4*nb), ptr(side, 0)
-		if !p.super || n > 1 {
+		switch {
+		case p.fours:
+			a.store = lowBits(16) // all rows have the same
+		case !p.super || n > 1:
 			// The lanes of this token: steps numbers in every four.
 			a.store = lowBits(4/width) << (t * (4 / width)) * 0x1111
 		}

@@ -137,3 +137,27 @@ func rowChunk(w graph.DType, n int, a *rowsArgs) {
 		panic("kern: no row kernel")
 	}
 }
+
+// foursChunk is rowChunk for one token and four rows at a time.
+//
+//go:noinline
+func foursChunk(w graph.DType, a *rowsArgs) {
+	switch w {
+	case graph.Q8_0:
+		foursQ8_0AVX512(a)
+	case graph.Q4_0:
+		foursQ4_0AVX512(a)
+	case graph.Q4_1:
+		foursQ4_1AVX512(a)
+	case graph.Q5_0:
+		foursQ5_0AVX512(a)
+	case graph.Q5_1:
+		foursQ5_1AVX512(a)
+	case graph.IQ4_NL:
+		foursIQ4_NLAVX512(a)
+	case graph.MXFP4:
+		foursMXFP4AVX512(a)
+	default:
+		panic("kern: no kernel for four rows")
+	}
+}

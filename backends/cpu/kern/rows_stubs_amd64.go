@@ -4,6 +4,55 @@
 
 package kern
 
+// foursQ8_0AVX512 multiplies four rows of Q8_0 after the other with an arranged token as Mul defines it:
+//
+//	for i in 0..rows, r in 0..4: y[4i+r] = Σ_k w[4i+r][k]·x[k]
+//
+//go:noescape
+func foursQ8_0AVX512(a *rowsArgs)
+
+// foursQ4_0AVX512 multiplies four rows of Q4_0 after the other with an arranged token as Mul defines it:
+//
+//	for i in 0..rows, r in 0..4: y[4i+r] = Σ_k w[4i+r][k]·x[k]
+//
+//go:noescape
+func foursQ4_0AVX512(a *rowsArgs)
+
+// foursQ4_1AVX512 multiplies four rows of Q4_1 after the other with an arranged token as Mul defines it:
+//
+//	for i in 0..rows, r in 0..4: y[4i+r] = Σ_k w[4i+r][k]·x[k]
+//
+//go:noescape
+func foursQ4_1AVX512(a *rowsArgs)
+
+// foursQ5_0AVX512 multiplies four rows of Q5_0 after the other with an arranged token as Mul defines it:
+//
+//	for i in 0..rows, r in 0..4: y[4i+r] = Σ_k w[4i+r][k]·x[k]
+//
+//go:noescape
+func foursQ5_0AVX512(a *rowsArgs)
+
+// foursQ5_1AVX512 multiplies four rows of Q5_1 after the other with an arranged token as Mul defines it:
+//
+//	for i in 0..rows, r in 0..4: y[4i+r] = Σ_k w[4i+r][k]·x[k]
+//
+//go:noescape
+func foursQ5_1AVX512(a *rowsArgs)
+
+// foursIQ4_NLAVX512 multiplies four rows of IQ4_NL after the other with an arranged token as Mul defines it:
+//
+//	for i in 0..rows, r in 0..4: y[4i+r] = Σ_k w[4i+r][k]·x[k]
+//
+//go:noescape
+func foursIQ4_NLAVX512(a *rowsArgs)
+
+// foursMXFP4AVX512 multiplies four rows of MXFP4 after the other with an arranged token as Mul defines it:
+//
+//	for i in 0..rows, r in 0..4: y[4i+r] = Σ_k w[4i+r][k]·x[k]
+//
+//go:noescape
+func foursMXFP4AVX512(a *rowsArgs)
+
 // rowsQ8_0T1AVX512 multiplies rows of Q8_0 with 1 arranged tokens as Mul defines it:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ_k w[r][k]·x[t][k]

@@ -106,7 +106,7 @@ func quadDecode32(d *blockDecoder) {
 				if !partial {
 					quadAhead()
 				}
-				p := d.decode(w[r], 0, partial)
+				p := d.decode(w[r], 0, 0, partial)
 				for h := range q {
 					q[h][r] = c.ZMM()
 					c.VMOVDQA32(p[h], q[h][r])

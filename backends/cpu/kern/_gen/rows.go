@@ -11,6 +11,7 @@ import (
 // Offsets in rowsArgs.
 const (
 	rwW, rwStride, rwRows, rwGroups, rwEntry, rwBias, rwX, rwLdx, rwSide, rwY, rwLdy, rwMask = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88
+	rwApart, rwAhead, rwStore                                                                = 120, 144, 152
 )
 
 // rowMost is the most tokens that a row kernel takes.
@@ -42,15 +43,14 @@ type rowStepper struct {
 	// step puts the sums of step pos into registers without contents. If
 	// partial, only some of its blocks exist.
 	step func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual, partial bool)
-	// scales returns the f32 scales of a group's blocks, and the minima or nil.
-	// For superblocks these are four numbers in an XMM register, otherwise 16
-	// in the order of the sums.
+	// scales returns, for superblocks, the f32 scales of a group in an XMM
+	// register, and the minima or nil.
 	scales func() (d, m reg.VecVirtual)
 	// mins returns, for superblocks with minima, Σ m·Σx of token t in four
 	// lanes per superblock.
 	mins func(x tokens, t int) reg.VecVirtual
-	// noOffset says that sums need no correction, since weights have minima.
-	noOffset bool
+	// blocks decodes formats in blocks of 32; nil for superblocks.
+	blocks *blockDecoder
 }
 
 // none is a register of zeros in row kernels. Copies of it, unlike differences
@@ -67,6 +67,9 @@ func rowBlocks() []*rowStepper {
 }
 
 func genRows() {
+	for _, d := range blockDecoders(byRow) {
+		rowFour(d)
+	}
 	rowProducts(rowBlocks())
 	zip("Halves", 0x88, 0xdd)
 	genArrange()
@@ -94,7 +97,12 @@ func rowDispatch() []byte {
 			fmt.Fprintf(&b, "case int(graph.%s)<<3 | %d:\nrows%sT%dAVX512(a)\n", s.name, n, s.name, n)
 		}
 	}
-	b.WriteString("default:\npanic(\"kern: no row kernel\")\n}\n}\n")
+	b.WriteString("default:\npanic(\"kern: no row kernel\")\n}\n}\n\n")
+	b.WriteString("// foursChunk is rowChunk for one token and four rows at a time.\n//\n//go:noinline\nfunc foursChunk(w graph.DType, a *rowsArgs) {\nswitch w {\n")
+	for _, d := range blockDecoders(byRow) {
+		fmt.Fprintf(&b, "case graph.%s:\nfours%sAVX512(a)\n", d.name, d.name)
+	}
+	b.WriteString("default:\npanic(\"kern: no kernel for four rows\")\n}\n}\n")
 	return b.Bytes()
 }
 
@@ -322,19 +330,7 @@ func (k *rowKernel) finish() {
 // scale turns the sums v[4 blocks][tokens][steps] of blocks of 32 into values
 // and adds them to the partial sums.
 func (k *rowKernel) scale(v reg.VecVirtual) {
-	d, m := k.scales()
-	corr, dx := at(k.side, 0), at(k.side, 64)
-	if !k.noOffset {
-		c.VPADDD(corr, v, v)
-	}
-	c.VCVTDQ2PS(v, v)
-	c.VMULPS(d, v, v)
-	if m != nil {
-		f := c.ZMM()
-		c.VMULPS(corr, m, f)
-		c.VADDPS(f, v, v)
-	}
-	c.VMULPS(dx, v, v)
+	scaleBlocks(k.blocks, v, k.side)
 	c.VADDPS(v, k.acc, k.acc)
 	for s := 1; s < k.steps; s++ {
 		order := s
@@ -345,6 +341,24 @@ func (k *rowKernel) scale(v reg.VecVirtual) {
 		c.VPERMILPS(operand.U8(order), v, f)
 		c.VADDPS(f, k.acc, k.acc)
 	}
+}
+
+// scaleBlocks turns sums of blocks of 32 into values: side has the corrections,
+// then the scales of what they were multiplied with.
+func scaleBlocks(s *blockDecoder, v reg.VecVirtual, side reg.GPVirtual) {
+	d, m := s.scales()
+	corr, dx := at(side, 0), at(side, 64)
+	if !s.noOffset {
+		c.VPADDD(corr, v, v)
+	}
+	c.VCVTDQ2PS(v, v)
+	c.VMULPS(d, v, v)
+	if m != nil {
+		f := c.ZMM()
+		c.VMULPS(corr, m, f)
+		c.VADDPS(f, v, v)
+	}
+	c.VMULPS(dx, v, v)
 }
 
 // finishSuper is finish for superblocks.
@@ -413,15 +427,7 @@ func (k *rowKernel) store(y, ldy reg.GPVirtual) {
 	to := tokensAt(y, ldy, k.n)
 	sum := k.acc.AsX()
 	if !k.super {
-		// Adding clears the upper lanes.
-		var parts [4]reg.VecVirtual
-		for b := 1; b < 4; b++ {
-			parts[b] = c.XMM()
-			c.VEXTRACTF32X4(operand.U8(b), k.acc, parts[b])
-		}
-		for b := 1; b < 4; b++ {
-			c.VADDPS(parts[b], sum, sum)
-		}
+		addParts(k.acc)
 	}
 	for t := range k.n {
 		at := t
@@ -434,6 +440,22 @@ func (k *rowKernel) store(y, ldy reg.GPVirtual) {
 			c.VEXTRACTPS(operand.U8(at), sum, to.at(t, 0))
 		}
 	}
+}
+
+// addParts adds the four partial sums in the lanes of 128 bits, in order, and
+// returns the first lane, which has the result.
+func addParts(acc reg.VecVirtual) reg.Register {
+	sum := acc.AsX()
+	// Adding clears the upper lanes.
+	var parts [4]reg.VecVirtual
+	for b := 1; b < 4; b++ {
+		parts[b] = c.XMM()
+		c.VEXTRACTF32X4(operand.U8(b), acc, parts[b])
+	}
+	for b := 1; b < 4; b++ {
+		c.VADDPS(parts[b], sum, sum)
+	}
+	return sum
 }
 
 // addDwords makes to[a0+a2, b0+b2, a1+a3, b1+b3] in every lane of 128 bits.

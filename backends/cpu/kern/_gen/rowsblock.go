@@ -65,8 +65,9 @@ type blockDecoder struct {
 	// row.
 	setup func(steps int)
 	start func()
-	// decode decodes step pos. If partial, only some of its blocks exist.
-	decode func(w reg.GPVirtual, pos int, partial bool) [2]reg.VecVirtual
+	// decode decodes the four blocks disp bytes behind w, which are number pos of
+	// those whose scales come together. If partial, only some of them exist.
+	decode func(w reg.GPVirtual, disp, pos int, partial bool) [2]reg.VecVirtual
 	// scales returns the f32 scales of a group's blocks, and minima or nil.
 	scales func() (d, m reg.VecVirtual)
 	// noOffset says that weights have minima instead of an offset.
@@ -87,24 +88,29 @@ func blockDecoders(o *blockOrder) []*blockDecoder {
 
 // stepper takes four blocks in a step.
 func (d *blockDecoder) stepper() *rowStepper {
-	s := &rowStepper{name: d.name, wBytes: d.wBytes, prefetch: d.prefetch, setup: d.setup, start: d.start, scales: d.scales, noOffset: d.noOffset}
+	s := &rowStepper{name: d.name, wBytes: d.wBytes, prefetch: d.prefetch, setup: d.setup, start: d.start, blocks: d}
 	s.step = func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual, partial bool) {
-		q := d.decode(w, pos, partial)
+		q := d.decode(w, d.wBytes*pos, pos, partial)
 		for t, v := range sums {
-			c.VMOVDQA32(none, v)
-			if !d.whole {
-				c.VPDPBUSD(x.at(t, 128*pos), q[0], v)
-				c.VPDPBUSD(x.at(t, 128*pos+64), q[1], v)
-				continue
-			}
-			u := c.ZMM()
-			c.VMOVDQA32(none, u)
-			c.VPDPBUSD(x.at(t, 128*pos), q[0], v)
-			c.VPDPBUSD(x.at(t, 128*pos+64), q[1], u)
-			addLanes(v, u, v)
+			d.dot(q, [2]operand.Op{x.at(t, 128*pos), x.at(t, 128*pos+64)}, v)
 		}
 	}
 	return s
+}
+
+// dot puts the products of four blocks with a token, added up to four lanes for
+// each block, into v.
+func (d *blockDecoder) dot(q [2]reg.VecVirtual, x [2]operand.Op, v reg.VecVirtual) {
+	c.VMOVDQA32(none, v)
+	c.VPDPBUSD(x[0], q[0], v)
+	if !d.whole {
+		c.VPDPBUSD(x[1], q[1], v)
+		return
+	}
+	u := c.ZMM()
+	c.VMOVDQA32(none, u)
+	c.VPDPBUSD(x[1], q[1], u)
+	addLanes(v, u, v)
 }
 
 // blocksQ8_0 is for row kernels: a register has two blocks.
@@ -123,8 +129,8 @@ func blocksQ8_0() *blockDecoder {
 		zero(quad)
 	}
 	s.start = func() { zero(words) }
-	s.decode = func(w reg.GPVirtual, pos int, partial bool) [2]reg.VecVirtual {
-		block := func(i, disp int) operand.Mem { return at(w, 136*pos+34*i+disp) }
+	s.decode = func(w reg.GPVirtual, disp, pos int, partial bool) [2]reg.VecVirtual {
+		block := func(i, field int) operand.Mem { return at(w, disp+34*i+field) }
 		if partial {
 			// Block 0 lacks, 3 exists, masks tell about 1 and 2.
 			a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
@@ -182,19 +188,19 @@ func stepsQ8_0() *blockDecoder {
 		scaleIndex = loadTable("stepsdq8", wordsOf(32, func(i int) uint16 { return uint16(34 * byStep.scale(i) / 2) }))
 	}
 	s.start = func() {}
-	s.decode = func(w reg.GPVirtual, _ int, partial bool) [2]reg.VecVirtual {
+	s.decode = func(w reg.GPVirtual, disp, _ int, partial bool) [2]reg.VecVirtual {
 		var q [2]reg.VecVirtual
 		for h := range q {
 			v := [2]reg.VecVirtual{c.ZMM(), c.ZMM()}
 			for i := range v {
-				disp := 64*i + 8*h
+				from := at(w, disp+64*i+8*h)
 				if !partial {
-					c.VMOVDQU32(at(w, disp), v[i])
+					c.VMOVDQU32(from, v[i])
 					continue
 				}
 				a, k := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual), c.K()
 				c.KMOVQ(at(a, s.maskAt+8*(2*h+i)), k)
-				c.VMOVDQU8_Z(at(w, disp), k, v[i])
+				c.VMOVDQU8_Z(from, k, v[i])
 			}
 			if h == 0 {
 				scales = c.ZMM()
@@ -304,9 +310,9 @@ func (f *rowNibble) decoder(o *blockOrder) *blockDecoder {
 			zero(mins)
 		}
 	}
-	s.decode = func(w reg.GPVirtual, pos int, partial bool) [2]reg.VecVirtual {
+	s.decode = func(w reg.GPVirtual, disp, pos int, partial bool) [2]reg.VecVirtual {
 		lo, hi := c.ZMM(), c.ZMM()
-		first, second := at(w, s.wBytes*pos), at(w, s.wBytes*pos+f.second)
+		first, second := at(w, disp), at(w, disp+f.second)
 		var part reg.Register = last.AsX()
 		if f.wide == 32 {
 			part = last.AsY()
@@ -318,7 +324,7 @@ func (f *rowNibble) decoder(o *blockOrder) *blockDecoder {
 			c.VMOVDQU8_Z(first, k0, lo)
 			c.VMOVDQU8_Z(second, k1, part)
 		} else {
-			load64(w, s.wBytes*pos, lo)
+			load64(w, disp, lo)
 			c.VMOVDQU32(second, part)
 		}
 		pick := func(index, to reg.VecVirtual, field int) {
