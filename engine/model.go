@@ -68,8 +68,9 @@ type Options struct {
 	// models with quantized matrices. Models of F32, F16 or BF16 alone write
 	// tokens at about half the speed with it.
 	Deterministic bool
-	// TokensOnly opens a model that has no tokenizer: Tokenizer is nil then.
-	// Otherwise that is an error.
+	// TokensOnly is for callers that hardly need text. A model that has no
+	// tokenizer opens, which is an error otherwise: Tokenizer is nil then. The
+	// tables for encoding are not made before they are used.
 	TokensOnly bool
 	// Quantize gives the matrices of a Hugging Face folder a type of blocks while
 	// they are loaded. The zero value uses them as they lie in the files.
@@ -270,7 +271,9 @@ func (m *Model) build() (err error) {
 			err = failed
 		} else if err == nil {
 			m.warnings = append(m.warnings, m.Tokenizer.Warnings()...)
-			go m.Tokenizer.Prepare() // beside what the caller does before the first prompt
+			if !m.o.TokensOnly {
+				go m.Tokenizer.Prepare() // beside what the caller does before the first prompt
+			}
 		}
 	}()
 	return m.buildProgram()

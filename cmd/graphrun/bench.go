@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"time"
 
@@ -134,6 +135,7 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	if err := m.Close(); err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // peak_rss_mb is for one model
 	warnings := cmd.ErrOrStderr()
 	cmd.SetErr(nullWriter{})
 	m, warm, err := open()
