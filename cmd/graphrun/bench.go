@@ -223,6 +223,9 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 		}
 	}
 	res.PeakRSSMB = peakRSS()
+	if m.File.Size > 0 {
+		res.LargePagesPct = 100 * filesInLargePages() / float64(m.File.Size)
+	}
 	res.sum(reads, peaks, roof.promptMACs(f.prompt))
 	return nil
 }

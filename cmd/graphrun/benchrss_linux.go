@@ -11,24 +11,25 @@ import (
 // rssNow returns the memory that is resident, and the most that was since
 // resetPeak, in MB.
 func rssNow() (now, peak float64) {
-	b, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0, 0
-	}
+	sizes := procSizes("/proc/self/status")
+	return sizes["VmRSS:"] / 1e6, max(sizes["VmRSS:"], sizes["VmHWM:"]) / 1e6
+}
+
+// filesInLargePages returns the bytes of mapped files that are in large pages.
+func filesInLargePages() float64 { return procSizes("/proc/self/smaps_rollup")["FilePmdMapped:"] }
+
+// procSizes returns the sizes in a file of /proc, in bytes, by name; none if
+// there is no such file.
+func procSizes(path string) map[string]float64 {
+	sizes := map[string]float64{}
+	b, _ := os.ReadFile(path) //nolint:errcheck // a kernel may leave it out
 	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
-		f := strings.Fields(s.Text())
-		if len(f) < 2 {
-			continue
-		}
-		kib, _ := strconv.ParseFloat(f[1], 64)
-		switch f[0] {
-		case "VmRSS:":
-			now = kib * 1024 / 1e6
-		case "VmHWM:":
-			peak = kib * 1024 / 1e6
+		if f := strings.Fields(s.Text()); len(f) == 3 && f[2] == "kB" {
+			kib, _ := strconv.ParseFloat(f[1], 64)
+			sizes[f[0]] = kib * 1024
 		}
 	}
-	return now, max(now, peak)
+	return sizes
 }
 
 // resetPeak begins a new measurement of the most resident memory.
