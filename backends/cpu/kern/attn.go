@@ -349,8 +349,7 @@ func (w *attnWork) chunk(c, from, to int, st attnState) {
 	var page [attnChunk / attnPage]int
 	for i := range page {
 		if p := i * attnPage; p <= hi && p+attnPage > lo {
-			n := int(w.st.Pages[int(w.st.Seq[w.t])*w.st.LdPages+(c+p)/attnPage%w.st.Ring])
-			page[i] = (n*a.G + w.g) * 2 * attnPage * a.rowBytes()
+			page[i] = w.area(c+p, w.g)
 			w.score(page[i], p, max(lo, p), min(hi, p+attnPage-1), row, rows)
 		}
 	}
@@ -372,7 +371,7 @@ func (w *attnWork) chunk(c, from, to int, st attnState) {
 		if p > hi || p+attnPage <= lo {
 			continue
 		}
-		m := w.values(area, max(lo, p)-p, min(hi, p+attnPage-1)-p)
+		m := w.values(area, max(lo, p)-p, min(hi, p+attnPage-1)-p, w.after(c, p))
 		if allLo > allHi {
 			for i := from; i < to; i++ {
 				lo, hi := w.sees(c, i)
@@ -394,20 +393,43 @@ func (w *attnWork) chunk(c, from, to int, st attnState) {
 	}
 }
 
+// area returns the offset in the pool of the keys of head g in the page with
+// position p; the values follow them.
+func (w *attnWork) area(p, g int) int {
+	n := int(w.st.Pages[int(w.st.Seq[w.t])*w.st.LdPages+p/attnPage%w.st.Ring])
+	return (n*w.a.G + g) * 2 * attnPage * w.a.rowBytes()
+}
+
+// after returns the offset in the pool of the keys that are read when the chunk
+// at c is done, those in place of its page at p: of the next chunk, or of the
+// next head.
+func (w *attnWork) after(c, p int) int {
+	end := w.p + w.n - 1
+	if next := c + attnChunk + p; next <= end {
+		return w.area(next, w.g)
+	}
+	if next := w.s.first/attnChunk*attnChunk + p; w.g+1 < w.a.G && next <= end {
+		return w.area(max(next, w.s.first), w.g+1)
+	}
+	return w.area(c+p, w.g)
+}
+
 // score computes the scores of positions lo to hi of a chunk, which lie in the
-// page that begins at p. area is the offset of the head's keys in the pool.
+// page that begins at p. area is the offset of the head's keys in the pool. The
+// values, which follow there, are asked for: a processor does not look ahead
+// beyond 4 KiB by itself.
 func (w *attnWork) score(area, p, lo, hi, row, rows int) {
 	a := w.a
 	b, n := (lo-p)/attnBlock, (hi-p)/attnBlock-(lo-p)/attnBlock+1
-	step := attnBlock * a.rowBytes()
+	step, ahead := attnBlock*a.rowBytes(), attnPage*a.rowBytes()
 	keys := w.st.Pool[area+b*step : area+(b+n)*step]
 	s := scoreArgs{
 		q: addrOf(w.q, row*4*a.K), ldq: 4 * a.K, rows: rows, rowStep: rowStep(rows), k: addrOf(keys, 0), kstep: step,
-		blocks: n, dims: a.K, s: addrOf(w.scores, row*scoreBytes+(p/attnBlock+b)*64),
+		blocks: n, dims: a.K, s: addrOf(w.scores, row*scoreBytes+(p/attnBlock+b)*64), ahead: ahead,
 	}
 	if a.Type == graph.Q8_0 {
-		unpackKeys(w.page, keys)
-		s.k, s.kstep = addrOf(w.page, 0), attnBlock*4*a.K
+		unpackKeys(w.page, keys, ahead)
+		s.k, s.kstep, s.ahead = addrOf(w.page, 0), attnBlock*4*a.K, 0
 	}
 	attnScores(a.Type, &s)
 }
@@ -423,21 +445,23 @@ func (w *attnWork) weigh(row, rows, lo, hi int, st attnState) {
 }
 
 // values returns the values of slots lo to hi of a page, as if slot 0 were the
-// first of them.
-func (w *attnWork) values(area, lo, hi int) pageValues {
+// first of them. next is the offset in the pool of what is read after them.
+func (w *attnWork) values(area, lo, hi, next int) pageValues {
 	n := w.a.rowBytes()
+	ahead := next - area - attnPage*n
 	rows := w.st.Pool[area+(attnPage+lo)*n : area+(attnPage+hi+1)*n]
 	if w.a.Type == graph.Q8_0 {
-		unpackValues(w.page, rows)
-		return pageValues{w.page, 4 * w.a.K, lo}
+		unpackValues(w.page, rows, ahead)
+		return pageValues{w.page, 4 * w.a.K, lo, 0}
 	}
-	return pageValues{rows, n, lo}
+	return pageValues{rows, n, lo, ahead}
 }
 
-// pageValues are value rows of a page from slot first on.
+// pageValues are value rows of a page from slot first on. What lies ahead bytes
+// behind them is read next.
 type pageValues struct {
-	rows        []byte
-	step, first int
+	rows               []byte
+	step, first, ahead int
 }
 
 // mix adds the values of positions lo to hi of a chunk, as far as they lie in
@@ -450,7 +474,7 @@ func (w *attnWork) mix(m pageValues, p, lo, hi, row, rows int, st attnState) {
 	k := 4 * w.a.K
 	attnMix(w.a.Type, &mixArgs{
 		p: addrOf(w.scores, row*scoreBytes+4*lo), rows: rows, rowStep: rowStep(rows), v: addrOf(m.rows, (lo-p-m.first)*m.step), vstep: m.step,
-		pos: hi - lo + 1, cols: w.a.K / 16, acc: addrOf(st.acc, row*k), ldacc: k,
+		pos: hi - lo + 1, cols: w.a.K / 16, acc: addrOf(st.acc, row*k), ldacc: k, ahead: m.ahead,
 	})
 }
 
@@ -489,6 +513,7 @@ type (
 		k                   unsafe.Pointer
 		kstep, blocks, dims int
 		s                   unsafe.Pointer
+		ahead               int // bytes from the keys to what is asked for meanwhile
 	}
 	mixArgs struct {
 		p                unsafe.Pointer
@@ -497,6 +522,7 @@ type (
 		vstep, pos, cols int
 		acc              unsafe.Pointer
 		ldacc            int
+		ahead            int // bytes from the values to what is asked for meanwhile
 	}
 	weighArgs struct {
 		s            unsafe.Pointer
@@ -514,6 +540,7 @@ type (
 	cacheArgs struct {
 		src, dst unsafe.Pointer
 		n        int
+		ahead    int // bytes from src to what is asked for meanwhile
 	}
 )
 

@@ -59,9 +59,10 @@ func attnFinish(a *mergeArgs) {
 	}
 }
 
-// unpackKeys turns whole groups of 32 dimensions of q8_0 key blocks into f32.
-func unpackKeys(dst, src []byte) {
-	a := cacheArgs{src: ptr(src, 0), dst: ptr(dst, 0), n: len(src) / (34 * attnBlock)}
+// unpackKeys turns whole groups of 32 dimensions of q8_0 key blocks into f32 and
+// asks for what lies ahead bytes behind them.
+func unpackKeys(dst, src []byte, ahead int) {
+	a := cacheArgs{src: ptr(src, 0), dst: ptr(dst, 0), n: len(src) / (34 * attnBlock), ahead: ahead}
 	if features.avx512 {
 		unpackKeysQ8AVX512(&a)
 	} else {
@@ -69,9 +70,10 @@ func unpackKeys(dst, src []byte) {
 	}
 }
 
-// unpackValues turns blocks of q8_0 into f32.
-func unpackValues(dst, src []byte) {
-	a := cacheArgs{src: ptr(src, 0), dst: ptr(dst, 0), n: len(src) / 34}
+// unpackValues turns blocks of q8_0 into f32 and asks for what lies ahead bytes
+// behind them.
+func unpackValues(dst, src []byte, ahead int) {
+	a := cacheArgs{src: ptr(src, 0), dst: ptr(dst, 0), n: len(src) / 34, ahead: ahead}
 	if features.avx512 {
 		unpackValuesQ8AVX512(&a)
 	} else {

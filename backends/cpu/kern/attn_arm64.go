@@ -34,12 +34,12 @@ func attnMerge(a *mergeArgs) { attnMergeNEON(a) }
 func attnFinish(a *mergeArgs) { attnFinishNEON(a) }
 
 // unpackKeys turns whole groups of 32 dimensions of q8_0 key blocks into f32.
-func unpackKeys(dst, src []byte) {
+func unpackKeys(dst, src []byte, _ int) {
 	unpackKeysQ8NEON(&cacheArgs{src: ptr(src, 0), dst: ptr(dst, 0), n: len(src) / (34 * attnBlock)})
 }
 
 // unpackValues turns blocks of q8_0 into f32.
-func unpackValues(dst, src []byte) {
+func unpackValues(dst, src []byte, _ int) {
 	unpackValuesQ8NEON(&cacheArgs{src: ptr(src, 0), dst: ptr(dst, 0), n: len(src) / 34})
 }
 

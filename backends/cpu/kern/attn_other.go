@@ -16,9 +16,9 @@ func attnMerge(*mergeArgs) { panic("kern: no attention kernel") }
 
 func attnFinish(*mergeArgs) { panic("kern: no attention kernel") }
 
-func unpackKeys(dst, src []byte) { panic("kern: no attention kernel") }
+func unpackKeys(dst, src []byte, ahead int) { panic("kern: no attention kernel") }
 
-func unpackValues(dst, src []byte) { panic("kern: no attention kernel") }
+func unpackValues(dst, src []byte, ahead int) { panic("kern: no attention kernel") }
 
 func scaleTo(dst []byte, x []float32, c float32) { panic("kern: no attention kernel") }
 

@@ -10,7 +10,8 @@ package kern
 //		s[r][16·b+i] = Σ_d q[r][d]·k[b][d][i] } } }
 //
 // The sum over d is one chain of fused multiply-adds from d = 0 up, however rows
-// and blocks are grouped: rowStep rows, at most 6, are done at once. The struct is used up.
+// and blocks are grouped: rowStep rows, at most 6, are done at once. Meanwhile what lies
+// ahead bytes behind the keys is asked for; it need not be readable. The struct is used up.
 //
 //go:noescape
 func attnScoresF16AVX512(a *scoreArgs)
@@ -21,7 +22,8 @@ func attnScoresF16AVX512(a *scoreArgs)
 //		acc[r][d] += p[r][i]·v[i][d] } } }
 //
 // The sum over i is one chain of fused multiply-adds from i = 0 up. rowStep rows,
-// at most 6, are done at once. The struct is used up.
+// at most 6, are done at once. What lies ahead bytes behind the values is asked for.
+// The struct is used up.
 //
 //go:noescape
 func attnMixF16AVX512(a *mixArgs)
@@ -32,7 +34,8 @@ func attnMixF16AVX512(a *mixArgs)
 //		s[r][16·b+i] = Σ_d q[r][d]·k[b][d][i] } } }
 //
 // The sum over d is one chain of fused multiply-adds from d = 0 up, however rows
-// and blocks are grouped: rowStep rows, at most 6, are done at once. The struct is used up.
+// and blocks are grouped: rowStep rows, at most 6, are done at once. Meanwhile what lies
+// ahead bytes behind the keys is asked for; it need not be readable. The struct is used up.
 //
 //go:noescape
 func attnScoresF32AVX512(a *scoreArgs)
@@ -43,7 +46,8 @@ func attnScoresF32AVX512(a *scoreArgs)
 //		acc[r][d] += p[r][i]·v[i][d] } } }
 //
 // The sum over i is one chain of fused multiply-adds from i = 0 up. rowStep rows,
-// at most 6, are done at once. The struct is used up.
+// at most 6, are done at once. What lies ahead bytes behind the values is asked for.
+// The struct is used up.
 //
 //go:noescape
 func attnMixF32AVX512(a *mixArgs)
@@ -85,7 +89,8 @@ func unpackValuesQ8AVX512(a *cacheArgs)
 //		s[r][16·b+i] = Σ_d q[r][d]·k[b][d][i] } } }
 //
 // The sum over d is one chain of fused multiply-adds from d = 0 up, however rows
-// and blocks are grouped: rowStep rows, at most 6, are done at once. The struct is used up.
+// and blocks are grouped: rowStep rows, at most 6, are done at once. Meanwhile what lies
+// ahead bytes behind the keys is asked for; it need not be readable. The struct is used up.
 //
 //go:noescape
 func attnScoresF16AVX2(a *scoreArgs)
@@ -96,7 +101,8 @@ func attnScoresF16AVX2(a *scoreArgs)
 //		acc[r][d] += p[r][i]·v[i][d] } } }
 //
 // The sum over i is one chain of fused multiply-adds from i = 0 up. rowStep rows,
-// at most 6, are done at once. The struct is used up.
+// at most 6, are done at once. What lies ahead bytes behind the values is asked for.
+// The struct is used up.
 //
 //go:noescape
 func attnMixF16AVX2(a *mixArgs)
@@ -107,7 +113,8 @@ func attnMixF16AVX2(a *mixArgs)
 //		s[r][16·b+i] = Σ_d q[r][d]·k[b][d][i] } } }
 //
 // The sum over d is one chain of fused multiply-adds from d = 0 up, however rows
-// and blocks are grouped: rowStep rows, at most 6, are done at once. The struct is used up.
+// and blocks are grouped: rowStep rows, at most 6, are done at once. Meanwhile what lies
+// ahead bytes behind the keys is asked for; it need not be readable. The struct is used up.
 //
 //go:noescape
 func attnScoresF32AVX2(a *scoreArgs)
@@ -118,7 +125,8 @@ func attnScoresF32AVX2(a *scoreArgs)
 //		acc[r][d] += p[r][i]·v[i][d] } } }
 //
 // The sum over i is one chain of fused multiply-adds from i = 0 up. rowStep rows,
-// at most 6, are done at once. The struct is used up.
+// at most 6, are done at once. What lies ahead bytes behind the values is asked for.
+// The struct is used up.
 //
 //go:noescape
 func attnMixF32AVX2(a *mixArgs)

@@ -11,15 +11,15 @@ import (
 // Offsets in scoreArgs, mixArgs, weighArgs, mergeArgs and unpackArgs of
 // attention.
 const (
-	saQ, saLdQ, saRows, saRowStep, saK, saKStep, saBlocks, saDims, saS = 0, 8, 16, 24, 32, 40, 48, 56, 64
+	saQ, saLdQ, saRows, saRowStep, saK, saKStep, saBlocks, saDims, saS, saAhead = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72
 
-	maP, maRows, maRowStep, maV, maVStep, maPos, maCols, maAcc, maLdAcc = 0, 8, 16, 24, 32, 40, 48, 56, 64
+	maP, maRows, maRowStep, maV, maVStep, maPos, maCols, maAcc, maLdAcc, maAhead = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72
 
 	waS, waRows, waMax, waSums, waAcc, waLdAcc, waCols, waFirst, waCount, waVecs = 0, 8, 16, 24, 32, 40, 48, 56, 60, 64
 
 	eaMax, eaSums, eaAcc, eaMax2, eaSums2, eaAcc2, eaRows, eaLdAcc, eaCols, eaLdAcc2 = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72
 
-	uaSrc, uaDst, uaN = 0, 8, 16
+	uaSrc, uaDst, uaN, uaAhead = 0, 8, 16, 24
 )
 
 // scoreStride is the number of bytes from one row of scores to the next: a
@@ -110,6 +110,13 @@ func (v isa) chooseGroups(n reg.GPVirtual, rows int, label string) {
 	}
 }
 
+// askAhead asks for n bytes that lie ahead bytes behind p.
+func askAhead(p, ahead reg.GPVirtual, n int) {
+	for line := 0; line < n; line += 64 {
+		c.PREFETCHT0(operand.Mem{Base: p, Index: ahead, Scale: 1, Disp: line})
+	}
+}
+
 // rowsAt addresses up to six rows that lie a constant number of bytes apart.
 func rowsAt(first, stride reg.GPVirtual, n int) tokens { return tokensAt(first, stride, n) }
 
@@ -121,7 +128,8 @@ func (v isa) attnScores(f16 bool) {
 		"\tfor r := range rows { for b := range blocks { for i := range 16 {",
 		"\t\ts[r][16·b+i] = Σ_d q[r][d]·k[b][d][i] } } }", "",
 		"The sum over d is one chain of fused multiply-adds from d = 0 up, however rows",
-		"and blocks are grouped: rowStep rows, at most 6, are done at once. The struct is used up.")
+		"and blocks are grouped: rowStep rows, at most 6, are done at once. Meanwhile what lies",
+		"ahead bytes behind the keys is asked for; it need not be readable. The struct is used up.")
 	q, ldq, kstep := get(saQ), get(saLdQ), get(saKStep)
 	n := c.GP64()
 	c.Label("rows")
@@ -144,9 +152,11 @@ func (v isa) attnScores(f16 bool) {
 			for i := range r * vecs {
 				v.zero(sums[i])
 			}
-			d, kp := c.GP64(), c.GP64()
+			d, kp, ahead := c.GP64(), c.GP64(), c.GP64()
 			c.MOVQ(at(a, saDims), d)
 			c.MOVQ(k, kp)
+			c.MOVQ(k, ahead)
+			c.ADDQ(at(a, saAhead), ahead)
 			qp := rowsAt(q, ldq, r)
 			kb := tokensAt(kp, kstep, b)
 			c.Label(name + "dims")
@@ -169,6 +179,10 @@ func (v isa) attnScores(f16 bool) {
 					}
 				}
 			}
+			for line := 0; line < b*16*size*unroll; line += 64 {
+				c.PREFETCHT0(at(ahead, line))
+			}
+			c.ADDQ(operand.I32(b*16*size*unroll), ahead)
 			qp.advance(4 * unroll)
 			kb.advance(16 * size * unroll)
 			c.SUBQ(operand.U8(unroll), d)
@@ -202,7 +216,8 @@ func (v isa) attnMix(f16 bool) {
 		"\tfor r := range rows { for i := range pos { for d := range 16·cols {",
 		"\t\tacc[r][d] += p[r][i]·v[i][d] } } }", "",
 		"The sum over i is one chain of fused multiply-adds from i = 0 up. rowStep rows,",
-		"at most 6, are done at once. The struct is used up.")
+		"at most 6, are done at once. What lies ahead bytes behind the values is asked for.",
+		"The struct is used up.")
 	p, acc, ld := get(maP), get(maAcc), get(maLdAcc)
 	n := c.GP64()
 	c.Label("rows")
@@ -230,7 +245,10 @@ func (v isa) attnMix(f16 bool) {
 			c.MOVQ(at(a, maPos), pos)
 			c.MOVQ(values, vp)
 			c.MOVQ(p, pp)
+			ahead := c.GP64()
+			c.MOVQ(at(a, maAhead), ahead)
 			c.Label(name + "pos")
+			askAhead(vp, ahead, 16*size*w)
 			var val [attnVecs]reg.VecVirtual
 			for j := range vecs {
 				val[j] = v.reg()
