@@ -12,6 +12,8 @@
 //   - AVX-512, up to four tokens: one weight row at a time, decoded in registers,
 //     reading the weights once in file order and prefetching far ahead. It runs
 //     at the speed of the memory.
+//   - AVX-512, one token, blocks of 32 and short rows: four rows at a time
+//     (fours_amd64.go).
 //   - AVX-512, five to about thirty tokens: 16 rows are decoded in the first-level
 //     cache, lanes four rows by four blocks, and multiplied with four tokens at a
 //     time, while the next rows are asked for. quad_amd64.go has the layout.
