@@ -89,3 +89,47 @@ func TestManyTextsInOneBatch(t *testing.T) {
 		t.Errorf("%d of 6 requests ended", len(done))
 	}
 }
+
+// TestFewTokensWorkers: a step of a few tokens has the same logits for any number
+// of workers, also where a token sees a chunk of positions more than the one
+// before it.
+func TestFewTokensWorkers(t *testing.T) {
+	for _, name := range []string{"qwen3", "gemma2"} {
+		for _, c := range []struct{ prompt, n int }{{126, 4}, {127, 3}, {127, 4}, {128, 4}} {
+			var want [][]float32
+			for _, threads := range []int{1, 2, 3} {
+				m, err := Open("../testdata/models/"+name+".gguf", Options{Threads: threads, Context: 256, Chunk: 128, MaxRows: c.n})
+				if err != nil {
+					t.Fatal(err)
+				}
+				seq := m.cache.NewSequence()
+				var tokens []int32
+				for i := range c.prompt + c.n {
+					tokens = append(tokens, int32((i*7+3+i*i)%m.limits.Vocab))
+				}
+				if err := step(t, m, Item{Seq: seq, Tokens: tokens[:c.prompt], Rows: RowsNone}); err != nil {
+					t.Fatal(err)
+				}
+				b, err := m.Acquire(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				it := []Item{{Seq: seq, Tokens: tokens[c.prompt:], Rows: RowsAll}}
+				if err := b.Step(t.Context(), it); err != nil {
+					t.Fatal(err)
+				}
+				for k := range c.n {
+					got := b.Logits(&it[0], k)
+					if threads == 1 {
+						want = append(want, slices.Clone(got))
+					} else if !slices.Equal(got, want[k]) {
+						t.Errorf("%s, %d tokens after %d: token %d has other logits with %d workers than with one", name, c.n, c.prompt, k, threads)
+					}
+				}
+				b.Release()
+				seq.Drop()
+				m.Close()
+			}
+		}
+	}
+}

@@ -179,10 +179,18 @@ func (a *Attention) Attend(st *AttnStep, lo, hi, of int, shared *AttnShared, scr
 		panic("kern: scratch too short")
 	}
 	split := shared != nil && st.T*a.G <= attnItems && (lo > 0 || hi < of)
+	// next returns what token t sees and how many tokens are done with it. The
+	// whole and the parts are counted alike, by tile or by token.
+	next := func(t int) (s span, n int) {
+		s, n = a.spanOf(int(st.Pos[t])), 1
+		if !split {
+			n = a.tile(st, t, s)
+		}
+		return s, n
+	}
 	total := 0
 	for t := 0; t < st.T; {
-		s := a.spanOf(int(st.Pos[t]))
-		n := a.tile(st, t, s)
+		s, n := next(t)
 		total += n * s.cost()
 		t += n
 	}
@@ -191,11 +199,7 @@ func (a *Attention) Attend(st *AttnStep, lo, hi, of int, shared *AttnShared, scr
 	w := attnWork{a: a, st: st, scratch: scratch, group: a.H / a.G}
 	at := 0
 	for t := 0; t < st.T && at < to; {
-		s := a.spanOf(int(st.Pos[t]))
-		n := 1
-		if !split {
-			n = a.tile(st, t, s)
-		}
+		s, n := next(t)
 		// All heads of a tile before the next one: the rows of queries and
 		// results lie in as many memory pages as there are tokens.
 		for g := range a.G {

@@ -224,6 +224,14 @@ func attnCases() []*attnCase {
 			add(4, 2, 64, w, 0, w%2 == 0, ring, steps{{0, 700, 760}, {1, 0, 70}})
 			add(4, 1, 32, w, 0, false, ring, steps{{0, 1020, 1040}, {1, 5000, 5001}})
 		}
+		// Few tokens and heads, whose ranges are shared out, where a token sees one
+		// chunk more than the one before.
+		for _, p := range []int{127, 128, 639, 1023, 2047, 2175} {
+			for _, g := range []int{1, 2, 3, 4} {
+				add(2*g, g, 32, 0, 0, g == 2, 40, steps{{0, p - 1, p - 1 + 8/g}})
+			}
+			add(4, 2, 32, 256, 0, false, 8, steps{{0, p, p + 2}, {1, 1, 2}})
+		}
 		add(4, 2, 64, 0, 5, false, 5, steps{{0, 70, 90}, {1, 300, 302}})
 		add(8, 1, 256, 130, 50, true, 8, steps{{0, 300, 340}})
 		// Tokens in any order, sequences mixed.
@@ -284,6 +292,9 @@ func testAttentionBits(t *testing.T) {
 			}
 			if st.T <= 2 {
 				sameBits(t, st, n, c.run(t, st, false, all...), want)
+			}
+			if st.T*c.a.G <= attnItems {
+				sameBits(t, st, n, c.run(t, st, true, 333, 667), want)
 			}
 			one := *st
 			one.T = 1
