@@ -248,12 +248,18 @@ func (t *team) await(w int, seen uint32) uint32 {
 }
 
 // idle lets a worker that waits within a step do something of use, and returns
-// the number of the stage, which is another one than seen if it has changed.
+// the number of the stage, which is another one than seen if it has changed. A
+// step that ends without a stage has none to wait in: seen is the end of the step
+// before then.
 func (t *team) idle(w int, seen uint32) uint32 {
 	for {
 		t.idlers.Add(1)
 		s := t.stage.Load()
-		more := s == seen && t.job.idle(w, int(seen-t.first))
+		more := false
+		if s == seen {
+			k := int(int32(seen - t.first))
+			more = k >= 0 && t.job.idle(w, k)
+		}
 		t.idlers.Add(-1)
 		if !more {
 			return s

@@ -136,6 +136,25 @@ func TestTeamParksAndWakes(t *testing.T) {
 	}
 }
 
+// emptyJob has steps without stages, in which nobody can wait.
+type emptyJob struct{ idles atomic.Int32 }
+
+func (j *emptyJob) next(int, []int) bool { return false }
+func (j *emptyJob) chunk(int, int, int)  {}
+func (j *emptyJob) idle(int, int) bool   { j.idles.Add(1); return false }
+
+func TestTeamStepsWithoutStages(t *testing.T) {
+	j := &emptyJob{}
+	tm := newTeam(4, j)
+	defer tm.close()
+	for range 200_000 {
+		tm.run()
+	}
+	if n := j.idles.Load(); n > 0 {
+		t.Errorf("workers waited within a stage %d times, want 0: there is none", n)
+	}
+}
+
 func TestSplitCoversUnitsOnce(t *testing.T) {
 	for _, grain := range []int{1, 16, 32} {
 		for units := range 200 {
