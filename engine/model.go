@@ -69,8 +69,9 @@ type Options struct {
 	// tokens at about half the speed with it.
 	Deterministic bool
 	// TokensOnly is for callers that hardly need text. A model that has no
-	// tokenizer opens, which is an error otherwise: Tokenizer is nil then. The
-	// tables for encoding are not made before they are used.
+	// tokenizer opens, which is an error otherwise: Tokenizer is nil then. That of
+	// a Hugging Face folder is not read and nil, too; for others the tables for
+	// encoding are not made before they are used.
 	TokensOnly bool
 	// Quantize gives the matrices of a Hugging Face folder a type of blocks while
 	// they are loaded. The zero value uses them as they lie in the files.
