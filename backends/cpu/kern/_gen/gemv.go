@@ -108,7 +108,7 @@ func gemv(s *stepper, n int) {
 	c.JZ(operand.LabelRef("tail"))
 	c.Label("step")
 	for line := 0; line < s.wBytes; line += 64 {
-		c.PREFETCHT0(at(w, s.prefetch+line))
+		c.PREFETCHT1(at(w, s.prefetch+line))
 	}
 	s.step(w, x, acc, false)
 	c.ADDQ(operand.I32(s.wBytes), w)

@@ -41,7 +41,7 @@ func genRoof() {
 	c.ANDQ(operand.I8(-64), p)
 	c.Label("round")
 	for i := range acc {
-		c.PREFETCHT0(at(p, 8192+64*i))
+		c.PREFETCHT1(at(p, 8192+64*i))
 		c.VPORD(at(p, 64*i), acc[i], acc[i])
 	}
 	c.ADDQ(operand.I32(512), p)
