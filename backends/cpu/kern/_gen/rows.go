@@ -17,10 +17,6 @@ const (
 // rowMost is the most tokens that a row kernel takes.
 const rowMost = 4
 
-// How far ahead rows of superblocks ask for weights if there is one token: into
-// the second-level cache, and into the first.
-const superFar, superNear = 12288, 1024
-
 // A rowStepper generates the inside of a row product of a quantized type.
 //
 // A row is cut into groups of a few steps. A step gives, for every token, exact
@@ -262,12 +258,6 @@ func (k *rowKernel) do(pos int, partial bool) {
 			disp := k.prefetch + line
 			if k.moves {
 				disp -= pos * k.wBytes
-			}
-			if k.super && k.n == 1 {
-				// Far ahead into the second-level cache, which takes more requests
-				// at once, and from there into the first.
-				c.PREFETCHT1(at(k.w, disp-k.prefetch+superFar))
-				disp += superNear - k.prefetch
 			}
 			c.PREFETCHT0(at(k.w, disp))
 		}
