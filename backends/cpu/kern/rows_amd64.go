@@ -43,6 +43,10 @@ type rowsArgs struct {
 	apart [3]int // bytes from the first row to each of the others
 	ahead int    // bytes from the rows to what is prefetched meanwhile
 	store uint64 // results to write
+	// Bytes ahead at which weights are asked for in the first- and second-level cache.
+	near, far int
+	// For whole rows: room for the scaled sums of four, [groups][4][16] f32.
+	scaled unsafe.Pointer
 }
 
 // sumKind says what the sums of superblocks are for.
@@ -154,6 +158,7 @@ func mulQuantRows(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int
 // fill sets what is the same for all rows of w, the activations being in x and
 // side.
 func (p *rowPlan) fill(a *rowsArgs, w *Mat, x, side []byte) {
+	a.near, a.far = p.ahead(w)
 	a.stride, a.groups, a.bias = w.rowBytes(), p.groups, p.lacks*w.Type.BlockBytes()
 	a.x, a.ldx, a.side = ptr(x, 0), p.xBytes, ptr(side, 0)
 	if p.super {
@@ -165,6 +170,17 @@ func (p *rowPlan) fill(a *rowsArgs, w *Mat, x, side []byte) {
 		a.entry++
 		a.mask = partMasks(w.Type, part)
 	}
+}
+
+// ahead returns how many bytes ahead weights are asked for: late in the
+// first-level cache, where there is room for little beside the activations, and
+// early in the second. A token with short rows of Q8_0 leaves enough room, and
+// is multiplied fast enough to do without the second level.
+func (p *rowPlan) ahead(w *Mat) (near, far int) {
+	if w.Type == graph.Q8_0 && p.steps == 4 && w.K <= 4096 {
+		return 4096, 0
+	}
+	return 2048, 12288
 }
 
 // partMasks tells what a step of four blocks reads if it lacks the first ones.

@@ -11,7 +11,7 @@ import (
 // Offsets in rowsArgs.
 const (
 	rwW, rwStride, rwRows, rwGroups, rwEntry, rwBias, rwX, rwLdx, rwSide, rwY, rwLdy, rwMask = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88
-	rwApart, rwAhead, rwStore                                                                = 120, 144, 152
+	rwApart, rwAhead, rwStore, rwNear, rwFar, rwScaled                                       = 120, 144, 152, 160, 168, 176
 )
 
 // rowMost is the most tokens that a row kernel takes.
@@ -31,8 +31,7 @@ type rowStepper struct {
 	wBytes int  // bytes of a step
 	// moves says that step reads at w itself and w moves with every step;
 	// otherwise the step's weights are wBytes times its number behind w.
-	moves    bool
-	prefetch int
+	moves bool
 	// setup loads constants for groups of the given steps, start prepares a
 	// row.
 	setup func(steps int)
@@ -117,11 +116,22 @@ func (s *rowStepper) rowGroup(n int) int {
 	return 1
 }
 
+// asks are the distances at which weights are asked for: far ahead in the
+// second-level cache, later in the first. More of them would displace the
+// activations there.
+type asks struct{ near, far reg.GPVirtual }
+
+func (a asks) at(w reg.GPVirtual, disp int) {
+	c.PREFETCHT1(operand.Mem{Base: w, Index: a.far, Scale: 1, Disp: disp})
+	c.PREFETCHT0(operand.Mem{Base: w, Index: a.near, Scale: 1, Disp: disp})
+}
+
 // A rowKernel is the state while one kernel is generated.
 type rowKernel struct {
 	*rowStepper
 	n, steps int
 	w        reg.GPVirtual
+	asks     asks
 	x        tokens
 	side     reg.GPVirtual
 	// acc are the results of all tokens: four partial sums in the four lanes of
@@ -144,6 +154,7 @@ func rowProduct(s *rowStepper, n int) {
 	a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
 	get := func(off int) reg.GPVirtual { r := c.GP64(); c.MOVQ(at(a, off), r); return r }
 	row, rows, ldx, y := get(rwW), get(rwRows), get(rwLdx), get(rwY)
+	k.asks = asks{near: get(rwNear), far: get(rwFar)}
 	none = c.ZMM()
 	zero(none)
 	if s.setup != nil {
@@ -207,8 +218,12 @@ func rowProduct(s *rowStepper, n int) {
 	c.VZEROUPPER()
 	c.RET()
 
-	// The first group of a row if it is not whole.
+	// The first group of a row if it is not whole. Its first lines belong to no
+	// step, or to one that does not exist.
 	c.Label("enter")
+	for _, disp := range []int{0, 64} {
+		k.asks.at(row, disp)
+	}
 	var entries []int
 	for pos := range k.steps {
 		if pos > 0 {
@@ -255,11 +270,11 @@ func vectors(n int) []reg.VecVirtual {
 func (k *rowKernel) do(pos int, partial bool) {
 	for line := 0; !partial && line < k.steps*k.wBytes; line += 64 {
 		if line/k.wBytes == pos {
-			disp := k.prefetch + line
+			disp := line
 			if k.moves {
 				disp -= pos * k.wBytes
 			}
-			c.PREFETCHT0(at(k.w, disp))
+			k.asks.at(k.w, disp)
 		}
 	}
 	sums := k.left

@@ -56,9 +56,9 @@ var (
 
 // A blockDecoder generates the decoding of four blocks of 32 to unsigned bytes.
 type blockDecoder struct {
-	name             string
-	wBytes, prefetch int
-	maskAt           int // where the arguments have the masks of what exists
+	name   string
+	wBytes int
+	maskAt int // where the arguments have the masks of what exists
 	// whole says that in the order of rows a register holds two whole blocks.
 	whole bool
 	// setup loads constants for groups of the given steps, start prepares a
@@ -88,7 +88,7 @@ func blockDecoders(o *blockOrder) []*blockDecoder {
 
 // stepper takes four blocks in a step.
 func (d *blockDecoder) stepper() *rowStepper {
-	s := &rowStepper{name: d.name, wBytes: d.wBytes, prefetch: d.prefetch, setup: d.setup, start: d.start, blocks: d}
+	s := &rowStepper{name: d.name, wBytes: d.wBytes, setup: d.setup, start: d.start, blocks: d}
 	s.step = func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual, partial bool) {
 		q := d.decode(w, d.wBytes*pos, pos, partial)
 		for t, v := range sums {
@@ -120,7 +120,7 @@ func blocksQ8_0() *blockDecoder {
 	var flip, words, quad, index reg.VecVirtual
 	var q [2]reg.VecVirtual
 	var p picker
-	s := &blockDecoder{name: "Q8_0", wBytes: 136, prefetch: 16384, maskAt: rwMask, whole: true}
+	s := &blockDecoder{name: "Q8_0", wBytes: 136, maskAt: rwMask, whole: true}
 	s.setup = func(steps int) {
 		p.setup(steps)
 		flip, words, quad = splat("flip80", 0x80808080), c.ZMM(), c.XMM()
@@ -261,7 +261,7 @@ func (f *rowNibble) source(o int) byte {
 }
 
 func (f *rowNibble) decoder(o *blockOrder) *blockDecoder {
-	s := &blockDecoder{name: f.name, wBytes: 4 * f.block, prefetch: 8192, maskAt: rwMask, noOffset: f.min > 0}
+	s := &blockDecoder{name: f.name, wBytes: 4 * f.block, maskAt: rwMask, noOffset: f.min > 0}
 	var gather, low, values, one, bitMask, bit4, scaleIndex, minIndex reg.VecVirtual
 	var bits [2]reg.VecVirtual
 	var scales, mins reg.VecVirtual // f16 numbers, or exponents

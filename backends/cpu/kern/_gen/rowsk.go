@@ -59,7 +59,7 @@ func (s *superScales) get() (d, m reg.VecVirtual) {
 
 // newSuper makes the stepper of a format of superblocks from its decoding.
 func newSuper(name string, bytes int, scales *superScales, setup func(), step func(w reg.GPVirtual, x tokens, pos int, sums []reg.VecVirtual)) *rowStepper {
-	s := &rowStepper{name: name, super: true, wBytes: bytes, moves: true, prefetch: 8192}
+	s := &rowStepper{name: name, super: true, wBytes: bytes, moves: true}
 	s.setup = func(int) {
 		scales.setup()
 		setup()
@@ -220,7 +220,7 @@ func rowsQ4K(five bool) *rowStepper {
 	if five {
 		name, block, quants = "Q5_K", 176, 48
 	}
-	s := &rowStepper{name: name, super: true, wBytes: block, prefetch: 8192}
+	s := &rowStepper{name: name, super: true, wBytes: block}
 	var low, bit4, head, sc, d, dmin, raw reg.VecVirtual
 	var groups, shifts [4]reg.VecVirtual
 	first := [4]int{0, 1, 4, 5} // group in the lower half of 64 bytes; +2 in the upper
