@@ -30,6 +30,8 @@ func mul(y []float32, ldy int, w *Mat, x []byte, ldx int, T, lo, hi int, scratch
 		mulQuads(y, ldy, w, x, ldx, T, lo, hi, scratch)
 	case wayFours:
 		mulFours(y, w, x, ldx, lo, hi, scratch)
+	case wayWhole:
+		mulWhole(y, w, x, ldx, lo, hi, scratch)
 	default:
 		switch {
 		case plain:
@@ -65,8 +67,10 @@ func (w *Mat) way(T int) way {
 		return wayPanels
 	case forced == wayRows, forced == wayPanels, forced == wayQuads && l.quads > 0:
 		return forced
-	case T == 1 && w.inFours() && (forced == wayFours || 4*w.rowBytes() <= foursMost):
+	case T == 1 && w.inFours() && (forced == wayFours || forced == wayBest && 4*w.rowBytes() <= foursMost):
 		return wayFours
+	case T == 1 && w.isWhole():
+		return wayWhole
 	case T <= l.rows:
 		return wayRows
 	case T <= l.quads:
@@ -95,6 +99,8 @@ func scratchBytes(w *Mat, T int) int {
 			need = max(need, quadScratch(w, n))
 		case w.way(n) == wayFours:
 			need = max(need, foursScratch(w))
+		case w.way(n) == wayWhole:
+			need = max(need, wholeScratch(w))
 		case plain:
 		case w.byDecodedRows():
 			need = max(need, scratchDecoded(w, n))

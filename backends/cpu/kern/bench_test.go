@@ -153,6 +153,25 @@ func BenchmarkShortRows(b *testing.B) {
 	}
 }
 
+// BenchmarkLongRows multiplies one token with rows as large models have them,
+// step by step and four steps side by side, weights in DRAM.
+func BenchmarkLongRows(b *testing.B) {
+	for _, typ := range benchTypes() {
+		if typ.BlockElems() != 32 || typ == graph.Q8_0 {
+			continue
+		}
+		for _, k := range []int{2048, 8192} {
+			for name, way := range map[string]way{"rows": wayRows, "whole": wayWhole} {
+				b.Run(fmt.Sprintf("%v/2048x%d/%s/%s", typ, k, name, Level()), func(b *testing.B) {
+					forced = way
+					defer func() { forced = wayBest }()
+					benchMul(b, typ, 2048, k, 1, dramBytes/(2048*typ.RowBytes(k))+1, 1)
+				})
+			}
+		}
+	}
+}
+
 // BenchmarkGEMM multiplies 512 tokens with a matrix of a 1B model.
 func BenchmarkGEMM(b *testing.B) {
 	for _, typ := range benchTypes() {

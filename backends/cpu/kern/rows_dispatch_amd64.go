@@ -161,3 +161,25 @@ func foursChunk(w graph.DType, a *rowsArgs) {
 		panic("kern: no kernel for four rows")
 	}
 }
+
+// wholesChunk is rowChunk for one token and rows of whole groups.
+//
+//go:noinline
+func wholesChunk(w graph.DType, a *rowsArgs) {
+	switch w {
+	case graph.Q4_0:
+		wholesQ4_0AVX512(a)
+	case graph.Q4_1:
+		wholesQ4_1AVX512(a)
+	case graph.Q5_0:
+		wholesQ5_0AVX512(a)
+	case graph.Q5_1:
+		wholesQ5_1AVX512(a)
+	case graph.IQ4_NL:
+		wholesIQ4_NLAVX512(a)
+	case graph.MXFP4:
+		wholesMXFP4AVX512(a)
+	default:
+		panic("kern: no kernel for whole rows")
+	}
+}

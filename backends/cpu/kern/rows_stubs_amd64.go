@@ -18,12 +18,26 @@ func foursQ8_0AVX512(a *rowsArgs)
 //go:noescape
 func foursQ4_0AVX512(a *rowsArgs)
 
+// wholesQ4_0AVX512 multiplies rows of Q4_0, whole groups each, with an arranged token as Mul defines it:
+//
+//	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
+//
+//go:noescape
+func wholesQ4_0AVX512(a *rowsArgs)
+
 // foursQ4_1AVX512 multiplies four rows of Q4_1 after the other with an arranged token as Mul defines it:
 //
 //	for i in 0..rows, r in 0..4: y[4i+r] = Σ_k w[4i+r][k]·x[k]
 //
 //go:noescape
 func foursQ4_1AVX512(a *rowsArgs)
+
+// wholesQ4_1AVX512 multiplies rows of Q4_1, whole groups each, with an arranged token as Mul defines it:
+//
+//	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
+//
+//go:noescape
+func wholesQ4_1AVX512(a *rowsArgs)
 
 // foursQ5_0AVX512 multiplies four rows of Q5_0 after the other with an arranged token as Mul defines it:
 //
@@ -32,12 +46,26 @@ func foursQ4_1AVX512(a *rowsArgs)
 //go:noescape
 func foursQ5_0AVX512(a *rowsArgs)
 
+// wholesQ5_0AVX512 multiplies rows of Q5_0, whole groups each, with an arranged token as Mul defines it:
+//
+//	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
+//
+//go:noescape
+func wholesQ5_0AVX512(a *rowsArgs)
+
 // foursQ5_1AVX512 multiplies four rows of Q5_1 after the other with an arranged token as Mul defines it:
 //
 //	for i in 0..rows, r in 0..4: y[4i+r] = Σ_k w[4i+r][k]·x[k]
 //
 //go:noescape
 func foursQ5_1AVX512(a *rowsArgs)
+
+// wholesQ5_1AVX512 multiplies rows of Q5_1, whole groups each, with an arranged token as Mul defines it:
+//
+//	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
+//
+//go:noescape
+func wholesQ5_1AVX512(a *rowsArgs)
 
 // foursIQ4_NLAVX512 multiplies four rows of IQ4_NL after the other with an arranged token as Mul defines it:
 //
@@ -46,12 +74,26 @@ func foursQ5_1AVX512(a *rowsArgs)
 //go:noescape
 func foursIQ4_NLAVX512(a *rowsArgs)
 
+// wholesIQ4_NLAVX512 multiplies rows of IQ4_NL, whole groups each, with an arranged token as Mul defines it:
+//
+//	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
+//
+//go:noescape
+func wholesIQ4_NLAVX512(a *rowsArgs)
+
 // foursMXFP4AVX512 multiplies four rows of MXFP4 after the other with an arranged token as Mul defines it:
 //
 //	for i in 0..rows, r in 0..4: y[4i+r] = Σ_k w[4i+r][k]·x[k]
 //
 //go:noescape
 func foursMXFP4AVX512(a *rowsArgs)
+
+// wholesMXFP4AVX512 multiplies rows of MXFP4, whole groups each, with an arranged token as Mul defines it:
+//
+//	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
+//
+//go:noescape
+func wholesMXFP4AVX512(a *rowsArgs)
 
 // rowsQ8_0T1AVX512 multiplies rows of Q8_0 with 1 arranged tokens as Mul defines it:
 //

@@ -68,6 +68,9 @@ func rowBlocks() []*rowStepper {
 func genRows() {
 	for _, d := range blockDecoders(byRow) {
 		rowFour(d)
+		if d.together > 0 {
+			wholeRows(d)
+		}
 	}
 	rowProducts(rowBlocks())
 	zip("Halves", 0x88, 0xdd)
@@ -101,7 +104,14 @@ func rowDispatch() []byte {
 	for _, d := range blockDecoders(byRow) {
 		fmt.Fprintf(&b, "case graph.%s:\nfours%sAVX512(a)\n", d.name, d.name)
 	}
-	b.WriteString("default:\npanic(\"kern: no kernel for four rows\")\n}\n}\n")
+	b.WriteString("default:\npanic(\"kern: no kernel for four rows\")\n}\n}\n\n")
+	b.WriteString("// wholesChunk is rowChunk for one token and rows of whole groups.\n//\n//go:noinline\nfunc wholesChunk(w graph.DType, a *rowsArgs) {\nswitch w {\n")
+	for _, d := range blockDecoders(byRow) {
+		if d.together > 0 {
+			fmt.Fprintf(&b, "case graph.%s:\nwholes%sAVX512(a)\n", d.name, d.name)
+		}
+	}
+	b.WriteString("default:\npanic(\"kern: no kernel for whole rows\")\n}\n}\n")
 	return b.Bytes()
 }
 

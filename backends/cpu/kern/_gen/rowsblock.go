@@ -72,6 +72,8 @@ type blockDecoder struct {
 	scales func() (d, m reg.VecVirtual)
 	// noOffset says that weights have minima instead of an offset.
 	noOffset bool
+	// together is how many steps can be generated side by side.
+	together int
 }
 
 // blockDecoders returns the decoders of all formats in blocks of 32.
@@ -261,15 +263,18 @@ func (f *rowNibble) source(o int) byte {
 }
 
 func (f *rowNibble) decoder(o *blockOrder) *blockDecoder {
-	s := &blockDecoder{name: f.name, wBytes: 4 * f.block, maskAt: rwMask, noOffset: f.min > 0}
+	s := &blockDecoder{name: f.name, wBytes: 4 * f.block, maskAt: rwMask, noOffset: f.min > 0, together: 4}
+	if f.fifth > 0 {
+		s.together = 2 // there are no mask registers for more
+	}
 	var gather, low, values, one, bitMask, bit4, scaleIndex, minIndex reg.VecVirtual
 	var bits [2]reg.VecVirtual
 	var scales, mins reg.VecVirtual // f16 numbers, or exponents
-	var last reg.VecVirtual         // allocated once, as in blocksQ8_0
+	var lasts []reg.VecVirtual      // one for each step, allocated once, as in blocksQ8_0
 	var p picker
 	s.setup = func(steps int) {
 		p.setup(steps)
-		last, scales = c.ZMM(), c.ZMM()
+		lasts, scales = vectors(steps), c.ZMM()
 		low = splat("low0f", 0x0f0f0f0f)
 		gather = loadTable(o.name+"nib"+f.name, bytesOf(64, func(i int) byte {
 			b, e := o.place(i)
@@ -311,7 +316,7 @@ func (f *rowNibble) decoder(o *blockOrder) *blockDecoder {
 		}
 	}
 	s.decode = func(w reg.GPVirtual, disp, pos int, partial bool) [2]reg.VecVirtual {
-		lo, hi := c.ZMM(), c.ZMM()
+		lo, hi, last := c.ZMM(), c.ZMM(), lasts[pos]
 		first, second := at(w, disp), at(w, disp+f.second)
 		var part reg.Register = last.AsX()
 		if f.wide == 32 {
@@ -353,14 +358,12 @@ func (f *rowNibble) decoder(o *blockOrder) *blockDecoder {
 		if f.min > 0 {
 			pick(minIndex, mins, f.min)
 		}
-		var fifth [2]reg.Register
+		var fifth [2]reg.VecVirtual
 		if f.fifth > 0 {
 			for h := range fifth {
-				fifth[h] = c.K()
-				t := c.ZMM()
-				c.VMOVDQA32(lo, t)
-				c.VPERMT2B(last, bits[h], t)
-				c.VPTESTMB(bitMask, t, fifth[h])
+				fifth[h] = c.ZMM()
+				c.VMOVDQA32(lo, fifth[h])
+				c.VPERMT2B(last, bits[h], fifth[h])
 			}
 		}
 		c.VPERMT2B(last, gather, lo)
@@ -369,7 +372,9 @@ func (f *rowNibble) decoder(o *blockOrder) *blockDecoder {
 		c.VPANDD(low, lo, lo)
 		for h, q := range []reg.VecVirtual{lo, hi} {
 			if f.fifth > 0 {
-				c.VPADDB(bit4, q, fifth[h], q)
+				set := c.K()
+				c.VPTESTMB(bitMask, fifth[h], set)
+				c.VPADDB(bit4, q, set, q)
 			}
 			if values != nil {
 				c.VPSHUFB(q, values, q)
