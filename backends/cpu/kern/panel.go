@@ -121,7 +121,7 @@ const (
 	wayBest   way = iota
 	wayRows       // one row after the other
 	wayFours      // four short rows together, one token: AVX-512 only
-	wayWhole      // rows of whole groups, one token: AVX-512 only
+	wayWhole      // rows of whole steps, one token: AVX-512 only
 	wayQuads      // 16 decoded rows: AVX-512 only
 	wayPanels     // 32 unpacked rows
 )

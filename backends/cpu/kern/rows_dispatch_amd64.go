@@ -162,7 +162,7 @@ func foursChunk(w graph.DType, a *rowsArgs) {
 	}
 }
 
-// wholesChunk is rowChunk for one token and rows of whole groups.
+// wholesChunk is rowChunk for one token and rows of whole steps.
 //
 //go:noinline
 func wholesChunk(w graph.DType, a *rowsArgs) {

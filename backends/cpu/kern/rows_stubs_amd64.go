@@ -18,7 +18,7 @@ func foursQ8_0AVX512(a *rowsArgs)
 //go:noescape
 func foursQ4_0AVX512(a *rowsArgs)
 
-// wholesQ4_0AVX512 multiplies rows of Q4_0, whole groups each, with an arranged token as Mul defines it:
+// wholesQ4_0AVX512 multiplies rows of Q4_0, whole steps each, with an arranged token as Mul defines it:
 //
 //	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
 //
@@ -32,7 +32,7 @@ func wholesQ4_0AVX512(a *rowsArgs)
 //go:noescape
 func foursQ4_1AVX512(a *rowsArgs)
 
-// wholesQ4_1AVX512 multiplies rows of Q4_1, whole groups each, with an arranged token as Mul defines it:
+// wholesQ4_1AVX512 multiplies rows of Q4_1, whole steps each, with an arranged token as Mul defines it:
 //
 //	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
 //
@@ -46,7 +46,7 @@ func wholesQ4_1AVX512(a *rowsArgs)
 //go:noescape
 func foursQ5_0AVX512(a *rowsArgs)
 
-// wholesQ5_0AVX512 multiplies rows of Q5_0, whole groups each, with an arranged token as Mul defines it:
+// wholesQ5_0AVX512 multiplies rows of Q5_0, whole steps each, with an arranged token as Mul defines it:
 //
 //	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
 //
@@ -60,7 +60,7 @@ func wholesQ5_0AVX512(a *rowsArgs)
 //go:noescape
 func foursQ5_1AVX512(a *rowsArgs)
 
-// wholesQ5_1AVX512 multiplies rows of Q5_1, whole groups each, with an arranged token as Mul defines it:
+// wholesQ5_1AVX512 multiplies rows of Q5_1, whole steps each, with an arranged token as Mul defines it:
 //
 //	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
 //
@@ -74,7 +74,7 @@ func wholesQ5_1AVX512(a *rowsArgs)
 //go:noescape
 func foursIQ4_NLAVX512(a *rowsArgs)
 
-// wholesIQ4_NLAVX512 multiplies rows of IQ4_NL, whole groups each, with an arranged token as Mul defines it:
+// wholesIQ4_NLAVX512 multiplies rows of IQ4_NL, whole steps each, with an arranged token as Mul defines it:
 //
 //	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
 //
@@ -88,7 +88,7 @@ func wholesIQ4_NLAVX512(a *rowsArgs)
 //go:noescape
 func foursMXFP4AVX512(a *rowsArgs)
 
-// wholesMXFP4AVX512 multiplies rows of MXFP4, whole groups each, with an arranged token as Mul defines it:
+// wholesMXFP4AVX512 multiplies rows of MXFP4, whole steps each, with an arranged token as Mul defines it:
 //
 //	for r in 0..rows: y[r] = Σ_k w[r][k]·x[k]
 //

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWhole multiplies single tokens with any number of rows of whole groups.
+// TestWhole multiplies single tokens with any number of rows of whole steps.
 func TestWhole(t *testing.T) {
 	if !features.avx512 {
 		t.Skip("no AVX-512")
@@ -16,10 +16,10 @@ func TestWhole(t *testing.T) {
 	defer func() { forced = wayBest }()
 	seed, tried := uint64(0), 0
 	for _, typ := range quantTypes() {
-		for _, groups := range []int{1, 2, 3, 9} {
+		for _, steps := range []int{1, 2, 3, 4, 5, 7, 9, 16} {
 			for _, n := range []int{1, 2, 3, 4, 5, 7, 8, 67, 70, 131} {
 				seed++
-				w := randomMat(t, typ, n, 512*groups, seed)
+				w := randomMat(t, typ, n, 128*steps, seed)
 				if w.K%typ.BlockElems() > 0 || w.way(1) != wayWhole {
 					continue
 				}
@@ -31,8 +31,8 @@ func TestWhole(t *testing.T) {
 			}
 		}
 	}
-	if tried < 6*4*10 {
-		t.Errorf("only %d products were by whole groups", tried)
+	if tried < 6*8*10 {
+		t.Errorf("only %d products were by whole steps", tried)
 	}
 }
 

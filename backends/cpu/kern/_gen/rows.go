@@ -105,7 +105,7 @@ func rowDispatch() []byte {
 		fmt.Fprintf(&b, "case graph.%s:\nfours%sAVX512(a)\n", d.name, d.name)
 	}
 	b.WriteString("default:\npanic(\"kern: no kernel for four rows\")\n}\n}\n\n")
-	b.WriteString("// wholesChunk is rowChunk for one token and rows of whole groups.\n//\n//go:noinline\nfunc wholesChunk(w graph.DType, a *rowsArgs) {\nswitch w {\n")
+	b.WriteString("// wholesChunk is rowChunk for one token and rows of whole steps.\n//\n//go:noinline\nfunc wholesChunk(w graph.DType, a *rowsArgs) {\nswitch w {\n")
 	for _, d := range blockDecoders(byRow) {
 		if d.together > 0 {
 			fmt.Fprintf(&b, "case graph.%s:\nwholes%sAVX512(a)\n", d.name, d.name)

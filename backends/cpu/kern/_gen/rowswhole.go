@@ -7,9 +7,9 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// wholeRows generates the product of one token with rows of whole groups of 16
-// blocks of 32. The four steps of a group are side by side, not one after the
-// other. The scaled sums of all blocks are written down, and added up for four
+// wholeRows generates the product of one token with rows of whole steps of four
+// blocks of 32. The steps of a group are side by side, not one after the other;
+// the first group of a row may lack some. The scaled sums of all blocks are written down, and added up for four
 // rows together: in the order that Mul defines, the four additions of a row's
 // group would wait for each other and use a quarter of a register.
 func wholeRows(d *blockDecoder) {
@@ -17,7 +17,7 @@ func wholeRows(d *blockDecoder) {
 	c.Function(name)
 	c.Attributes(noSplit)
 	c.Pragma("noescape")
-	c.Doc(fmt.Sprintf("%s multiplies rows of %s, whole groups each, with an arranged token as Mul defines it:", name, d.name), "",
+	c.Doc(fmt.Sprintf("%s multiplies rows of %s, whole steps each, with an arranged token as Mul defines it:", name, d.name), "",
 		"\tfor r in 0..rows: y[r] = Σ_k w[r][k]·x[k]")
 	signature("rowsArgs")
 	a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
@@ -38,10 +38,19 @@ func wholeRows(d *blockDecoder) {
 	to, x, side, groups := c.GP64(), get(rwX), get(rwSide), get(rwGroups)
 	c.MOVQ(dst, to)
 	d.start()
-	c.Label("group")
-	for pos := 0; pos < 4; pos += d.together {
-		interleave(d.together, w, func(i int) { wholeStep(d, w, x, ahead, pos+i, sums[pos+i]) })
+	entry := get(rwEntry)
+	c.TESTQ(entry, entry)
+	c.JNZ(operand.LabelRef("enter"))
+	steps := func(first int) {
+		for pos := first; pos < 4; {
+			n := min(d.together, 4-pos)
+			interleave(n, w, func(i int) { wholeStep(d, w, x, ahead, pos+i, sums[pos+i]) })
+			pos += n
+		}
 	}
+	c.Label("group")
+	steps(0)
+	c.Label("finish")
 	addDwords(sums[0], sums[1], both)
 	addDwords(sums[2], sums[3], sums[2])
 	addQwords(both, sums[2], both)
@@ -63,6 +72,26 @@ func wholeRows(d *blockDecoder) {
 	c.JG(operand.LabelRef("four"))
 	c.VZEROUPPER()
 	c.RET()
+
+	// The first group of a row if it lacks steps: entry is twice their number. A
+	// row's first line may belong to one of those.
+	c.Label("enter")
+	ahead.at(w, 0)
+	c.SUBQ(at(a, rwBias), w)
+	for first := 1; first < 4; first++ {
+		if first > 1 {
+			c.Label(fmt.Sprintf("enter%d", first))
+		}
+		if first < 3 {
+			c.CMPQ(entry, operand.U8(2*first))
+			c.JNE(operand.LabelRef(fmt.Sprintf("enter%d", first+1)))
+		}
+		for _, v := range sums[:first] {
+			zero(v)
+		}
+		steps(first)
+		c.JMP(operand.LabelRef("finish"))
+	}
 }
 
 // wholeStep generates the sums of step pos, and asks for its weights of later.
