@@ -10,12 +10,8 @@ import "graphrun/graph"
 // four places that lie further apart, memory is slower than one row after the
 // other.
 
-const (
-	// foursMost is the most bytes that four rows may have.
-	foursMost = 2560
-	// foursAhead is how far ahead weights are asked for, at least.
-	foursAhead = 8 << 10
-)
+// foursMost is the most bytes that four rows may have.
+const foursMost = 2560
 
 // inFours reports whether there is a kernel for four rows of w.
 func (w *Mat) inFours() bool { return formats[w.Type].act == graph.Q8 }
@@ -42,7 +38,7 @@ func mulFours(y []float32, w *Mat, x []byte, ldx, lo, hi int, scratch []byte) {
 	p.fill(&a, w, scratch, side)
 	rb := w.rowBytes()
 	a.stride = 4 * rb
-	a.ahead = (foursAhead + a.stride - 1) / a.stride * a.stride
+	a.bias4 = 4 * a.bias
 	chunk := max(4, rowsPerCall(w.K, 1)&^3)
 	for r := lo; r < hi; {
 		n := min(chunk, hi-r)

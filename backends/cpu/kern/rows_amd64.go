@@ -41,7 +41,7 @@ type rowsArgs struct {
 	mask   [4]uint64      // what exists in a step that lacks blocks
 	// For four rows at a time; stride and rows count such fours then.
 	apart [3]int // bytes from the first row to each of the others
-	ahead int    // bytes from the rows to what is prefetched meanwhile
+	bias4 int    // bytes that the first groups of four rows lack
 	store uint64 // results to write
 	// Bytes ahead at which weights are asked for in the first- and second-level cache.
 	near, far int
@@ -177,7 +177,10 @@ func (p *rowPlan) fill(a *rowsArgs, w *Mat, x, side []byte) {
 // early in the second. A token with short rows of Q8_0 leaves enough room, and
 // is multiplied fast enough to do without the second level.
 func (p *rowPlan) ahead(w *Mat) (near, far int) {
-	if w.Type == graph.Q8_0 && p.steps == 4 && w.K <= 4096 {
+	switch {
+	case p.fours:
+		return 2048, 8192
+	case w.Type == graph.Q8_0 && p.steps == 4 && w.K <= 4096:
 		return 4096, 0
 	}
 	return 2048, 12288

@@ -11,7 +11,7 @@ import (
 // Offsets in rowsArgs.
 const (
 	rwW, rwStride, rwRows, rwGroups, rwEntry, rwBias, rwX, rwLdx, rwSide, rwY, rwLdy, rwMask = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88
-	rwApart, rwAhead, rwStore, rwNear, rwFar, rwScaled                                       = 120, 144, 152, 160, 168, 176
+	rwApart, rwBias4, rwStore, rwNear, rwFar, rwScaled                                       = 120, 144, 152, 160, 168, 176
 )
 
 // rowMost is the most tokens that a row kernel takes.

@@ -28,15 +28,17 @@ func rowFour(d *blockDecoder) {
 	zero(none)
 	d.setup(4)
 	d.start()
+	asks := asks{near: get(rwNear), far: get(rwFar)}
 	acc, left, both := c.ZMM(), c.ZMM(), c.ZMM()
 
 	c.Label("rows")
 	w := make([]reg.GPVirtual, 4)
 	w[0] = c.GP64()
 	c.MOVQ(row, w[0])
+	// Weights are asked for in the order in which they lie.
 	ahead := c.GP64()
 	c.MOVQ(row, ahead)
-	c.ADDQ(at(a, rwAhead), ahead)
+	c.SUBQ(at(a, rwBias4), ahead)
 	c.SUBQ(at(a, rwBias), w[0])
 	for r := 1; r < 4; r++ {
 		w[r] = get(rwApart + 8*(r-1))
@@ -50,9 +52,9 @@ func rowFour(d *blockDecoder) {
 			c.VMOVDQU32(at(x, 64*h), z)
 		}
 		for r := range w {
-			for line := 0; !partial && line < 4*d.wBytes; line += 64 {
+			for line := 0; line < 4*d.wBytes; line += 64 {
 				if line/d.wBytes == r {
-					c.PREFETCHT0(at(ahead, line))
+					asks.at(ahead, line)
 				}
 			}
 			v := c.ZMM()
@@ -73,8 +75,8 @@ func rowFour(d *blockDecoder) {
 	c.JNE(operand.LabelRef("enter"))
 	c.Label("group")
 	step(false)
-	c.ADDQ(operand.I32(4*d.wBytes), ahead)
 	c.Label("finish")
+	c.ADDQ(operand.I32(4*d.wBytes), ahead)
 	scaleBlocks(d, both, side)
 	c.VADDPS(both, acc, acc)
 	for _, p := range w {
