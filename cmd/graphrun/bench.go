@@ -44,9 +44,10 @@ before it are computed and not timed.
 With --parallel K each repetition also generates N tokens in each of K texts at
 once, as a server does for K clients. Weights are then read once for K tokens.
 
-Beside each run the machine is measured in the same process and with as many
-threads: how fast the weights that a token needs can be read, the roof of
-generation, and how many 8-bit multiply-adds it can do, the roof of prompts.
+The machine is measured in the same process and with as many threads: how fast
+the weights that a token needs can be read, the roof of generation, between the
+tokens of each run, and how many 8-bit multiply-adds it can do, the roof of
+prompts, after it.
 
 With --load the time and the memory of each phase of opening a model are printed
 instead, mapped and read: mapping or reading the files, parsing their headers,
@@ -194,7 +195,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 			}
 			defer func() { err = errors.Join(err, stop(err == nil)) }()
 		}
-		one, err := f.once(ctx, m)
+		one, err := f.once(ctx, m, roof)
 		if err != nil {
 			return err
 		}
@@ -203,11 +204,11 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 			res.FirstStepMS = milliseconds(one.firstStep)
 			continue
 		}
-		read, peak, err := roof.measure()
+		peak, err := roof.measurePeak()
 		if err != nil {
 			return err
 		}
-		reads, peaks = append(reads, read), append(peaks, peak)
+		reads, peaks = append(reads, one.readGB), append(peaks, peak)
 		if f.prompt > 0 {
 			res.prefill = append(res.prefill, float64(f.prompt)/one.prompt.Seconds())
 			res.prefillCPU = append(res.prefillCPU, 1e3*one.promptCPU.Seconds()/float64(f.prompt))
@@ -215,7 +216,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 		if f.gen > 0 {
 			res.decode = append(res.decode, float64(f.gen)/one.gen.Seconds())
 			res.decodeCPU = append(res.decodeCPU, 1e3*one.genCPU.Seconds()/float64(f.gen))
-			res.AllocsPerToken = float64(one.allocs) / float64(f.gen)
+			res.AllocsPerToken = float64(one.allocs) / float64(max(1, one.counted))
 		}
 		if f.parallel > 1 {
 			res.parallel = append(res.parallel, float64(f.parallel*f.gen)/one.parallel.Seconds())
@@ -234,14 +235,16 @@ func (f *benchFlags) measure(cmd *cobra.Command, m *engine.Model, res *benchResu
 type benchRun struct {
 	firstStep, prompt, gen time.Duration
 	promptCPU, genCPU      time.Duration // of all threads
-	allocs                 uint64        // while generating
+	allocs                 uint64        // while generating counted tokens
+	counted                int
+	readGB                 float64       // GB/s of reading weights, between the tokens
 	parallel, parallelCPU  time.Duration // generating in many texts at once
 }
 
 // once computes depth, prompt and generation in a new sequence. The ids are
 // those of other programs' benchmarks, so that files with experts take the
 // same ones.
-func (f *benchFlags) once(ctx context.Context, m *engine.Model) (benchRun, error) {
+func (f *benchFlags) once(ctx context.Context, m *engine.Model, roof *roof) (benchRun, error) {
 	var run benchRun
 	b, err := m.Acquire(ctx)
 	if err != nil {
@@ -289,20 +292,61 @@ func (f *benchFlags) once(ctx context.Context, m *engine.Model) (benchRun, error
 		}
 		run.parallelCPU = cpuTime() - cpu
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	start, cpu = time.Now(), cpuTime()
-	for i := range ids {
-		items[0] = engine.Item{Seq: seq, Tokens: ids[i : i+1], Rows: engine.RowsLast}
-		if err := b.Step(ctx, items); err != nil {
+	// What others leave of the memory changes within a second, so the weights are
+	// read again and again between the tokens.
+	var read stopwatch
+	for len(ids) > 0 || read.n == 0 {
+		n, err := f.generate(ctx, b, seq, ids, &run)
+		if err != nil {
 			return run, err
 		}
+		ids = ids[n:]
+		took, err := roof.readAfterStep()
+		if err != nil {
+			return run, err
+		}
+		read.add(took)
 	}
-	run.gen, run.genCPU = time.Since(start), cpuTime()-cpu
-	runtime.ReadMemStats(&after)
-	run.allocs = after.Mallocs - before.Mallocs
+	run.readGB = float64(read.n) * float64(roof.bytes) / read.total.Seconds() / 1e9
 	return run, nil
 }
+
+// generate computes tokens one by one for about readEvery, or all of them, and
+// adds what that took to run. It returns their number. The first token's
+// allocations do not count: the runtime makes one or two itself when workers that
+// slept meanwhile have to be woken.
+func (f *benchFlags) generate(ctx context.Context, b *engine.Batch, seq *engine.Sequence, ids []int32, run *benchRun) (n int, err error) {
+	const readEvery = 100 * time.Millisecond
+	items := make([]engine.Item, 1)
+	var before, after runtime.MemStats
+	start, cpu := time.Now(), cpuTime()
+	stop := func() { run.gen, run.genCPU = run.gen+time.Since(start), run.genCPU+cpuTime()-cpu }
+	for end := start.Add(readEvery); n < len(ids) && time.Now().Before(end); n++ {
+		if n == 1 {
+			stop()
+			runtime.ReadMemStats(&before)
+			start, cpu = time.Now(), cpuTime()
+		}
+		items[0] = engine.Item{Seq: seq, Tokens: ids[n : n+1], Rows: engine.RowsLast}
+		if err := b.Step(ctx, items); err != nil {
+			return n, err
+		}
+	}
+	stop()
+	if n > 1 {
+		runtime.ReadMemStats(&after)
+		run.allocs, run.counted = run.allocs+after.Mallocs-before.Mallocs, run.counted+n-1
+	}
+	return n, nil
+}
+
+// A stopwatch adds up times.
+type stopwatch struct {
+	n     int
+	total time.Duration
+}
+
+func (s *stopwatch) add(d time.Duration) { s.n, s.total = s.n+1, s.total+d }
 
 // together generates tokens in several texts that begin like seq, a step for a
 // token of each.

@@ -97,7 +97,7 @@ func (r *benchResult) sum(reads, peaks []float64, promptMACs float64) {
 	r.PeakGMAC, _, _ = stats(peaks)
 	var decode, prefill []float64
 	for i := range reads {
-		if len(r.decode) > 0 {
+		if len(r.decode) > 0 && reads[i] > 0 {
 			decode = append(decode, 100*r.decode[i]*float64(r.BytesPerToken)/1e9/reads[i])
 		}
 		if len(r.prefill) > 0 && peaks[i] > 0 {

@@ -76,7 +76,7 @@ func (r *roof) promptMACs(n int) float64 {
 }
 
 // measure returns the read bandwidth in GB/s and the rate of 8-bit
-// multiply-adds in G/s, of all threads together.
+// multiply-adds in G/s.
 func (r *roof) measure() (readGB, peakG float64, err error) {
 	if readGB, err = r.measureRead(); err == nil {
 		peakG, err = r.measurePeak()
@@ -84,17 +84,36 @@ func (r *roof) measure() (readGB, peakG float64, err error) {
 	return readGB, peakG, err
 }
 
+// readAfterStep reads the weights once, with all threads together. Before, it
+// reads some until the engine's workers, which wait a few milliseconds for another
+// step, have left the processors.
+func (r *roof) readAfterStep() (time.Duration, error) {
+	if err := r.together(func(w int) { r.readFor(w, 5*time.Millisecond) }); err != nil {
+		return 0, err
+	}
+	return r.readOnce()
+}
+
+func (r *roof) readOnce() (time.Duration, error) {
+	start := time.Now()
+	err := r.together(r.read)
+	return time.Since(start), err
+}
+
+// measureRead returns the read bandwidth in GB/s.
 func (r *roof) measureRead() (readGB float64, err error) {
 	for range 3 { // the best of a few, as each is short
-		start := time.Now()
-		if err := r.together(r.read); err != nil {
+		took, err := r.readOnce()
+		if err != nil {
 			return 0, err
 		}
-		readGB = max(readGB, float64(r.bytes)/time.Since(start).Seconds()/1e9)
+		readGB = max(readGB, float64(r.bytes)/took.Seconds()/1e9)
 	}
 	return readGB, nil
 }
 
+// measurePeak returns the rate of 8-bit multiply-adds in G/s, of all threads
+// together.
 func (r *roof) measurePeak() (peakG float64, err error) {
 	const n = 1 << 31 // 4 ms on a core with VNNI
 	for range 3 {
@@ -133,9 +152,23 @@ func (r *roof) together(f func(w int)) error {
 // read goes through the w-th share of each matrix, as the products do.
 func (r *roof) read(w int) {
 	for _, p := range r.parts {
-		kern.ReadThrough(p[len(p)*w/r.threads : len(p)*(w+1)/r.threads])
+		kern.ReadThrough(r.share(p, w))
 	}
 }
+
+// readFor reads w-th shares for at least d.
+func (r *roof) readFor(w int, d time.Duration) {
+	for end := time.Now().Add(d); r.bytes > 0; {
+		for _, p := range r.parts {
+			if kern.ReadThrough(r.share(p, w)); !time.Now().Before(end) {
+				return
+			}
+		}
+	}
+}
+
+// share returns the w-th share of a matrix.
+func (r *roof) share(p []byte, w int) []byte { return p[len(p)*w/r.threads : len(p)*(w+1)/r.threads] }
 
 func defaultThreads() int { return cpu.DefaultThreads() }
 
