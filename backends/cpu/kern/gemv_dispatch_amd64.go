@@ -66,3 +66,19 @@ func gemvChunk(w graph.DType, T int, a *gemvArgs) {
 		panic("kern: no row kernel")
 	}
 }
+
+// pairsChunk is gemvChunk for one token and two rows at a time.
+//
+//go:noinline
+func pairsChunk(w graph.DType, a *gemvArgs) {
+	switch w {
+	case graph.F32:
+		gemvF32PairsAVX512(a)
+	case graph.F16:
+		gemvF16PairsAVX512(a)
+	case graph.BF16:
+		gemvBF16PairsAVX512(a)
+	default:
+		panic("kern: no kernel for pairs of rows")
+	}
+}

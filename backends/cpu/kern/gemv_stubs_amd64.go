@@ -52,6 +52,14 @@ func gemvF32T5AVX512(a *gemvArgs)
 //go:noescape
 func gemvF32T6AVX512(a *gemvArgs)
 
+// gemvF32PairsAVX512 multiplies rows of F32 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF32PairsAVX512(a *gemvArgs)
+
 // gemvF16T1AVX512 multiplies rows of F16 with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -100,6 +108,14 @@ func gemvF16T5AVX512(a *gemvArgs)
 //go:noescape
 func gemvF16T6AVX512(a *gemvArgs)
 
+// gemvF16PairsAVX512 multiplies rows of F16 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvF16PairsAVX512(a *gemvArgs)
+
 // gemvBF16T1AVX512 multiplies rows of BF16 with 1 prepared tokens:
 //
 //	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
@@ -147,3 +163,11 @@ func gemvBF16T5AVX512(a *gemvArgs)
 //
 //go:noescape
 func gemvBF16T6AVX512(a *gemvArgs)
+
+// gemvBF16PairsAVX512 multiplies rows of BF16 with 1 prepared tokens:
+//
+//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//		f32(w)·x   in 64 lanes
+//
+//go:noescape
+func gemvBF16PairsAVX512(a *gemvArgs)

@@ -23,11 +23,7 @@ type stepper struct {
 	setup          func()
 	step           func(w reg.GPVirtual, x tokens, acc []reg.VecVirtual, tail bool)
 	wBytes, xBytes int
-	// tailW and tailX are how far the tail step moves, and tailLoop says that
-	// it repeats gvTail times instead of once.
-	tailW, tailX int
-	tailLoop     bool
-	prefetch     int
+	prefetch       int
 	// accs is the number of accumulators per token; 0 means 1. step gets all
 	// tokens' first accumulators, then all second ones, and so on.
 	accs int
@@ -47,8 +43,9 @@ func genGEMV() {
 		}
 		gemvs = append(gemvs, s)
 		for t := 1; t <= s.most; t++ {
-			gemv(s, t)
+			gemv(s, t, 1)
 		}
+		gemv(s, 1, 2)
 	}
 }
 
@@ -69,13 +66,22 @@ func gemvDispatch() []byte {
 			fmt.Fprintf(&b, "case int(graph.%s)<<4 | %d:\ngemv%sT%dAVX512(a)\n", s.name, t, s.name, t)
 		}
 	}
-	b.WriteString("default:\npanic(\"kern: no row kernel\")\n}\n}\n")
+	b.WriteString("default:\npanic(\"kern: no row kernel\")\n}\n}\n\n")
+	b.WriteString("// pairsChunk is gemvChunk for one token and two rows at a time.\n//\n//go:noinline\nfunc pairsChunk(w graph.DType, a *gemvArgs) {\nswitch w {\n")
+	for _, s := range gemvs {
+		fmt.Fprintf(&b, "case graph.%s:\ngemv%sPairsAVX512(a)\n", s.name, s.name)
+	}
+	b.WriteString("default:\npanic(\"kern: no kernel for pairs of rows\")\n}\n}\n")
 	return b.Bytes()
 }
 
-// gemv generates the product of rows with n tokens.
-func gemv(s *stepper, n int) {
+// gemv generates the product of rows with n tokens, pair of them at a time: 1, or
+// 2 with one token.
+func gemv(s *stepper, n, pair int) {
 	name := fmt.Sprintf("gemv%sT%dAVX512", s.name, n)
+	if pair == 2 {
+		name = fmt.Sprintf("gemv%sPairsAVX512", s.name)
+	}
 	c.Function(name)
 	c.Attributes(noSplit)
 	c.Pragma("noescape")
@@ -95,26 +101,29 @@ func gemv(s *stepper, n int) {
 	}
 
 	c.Label("row")
-	w := c.GP64()
-	c.MOVQ(row, w)
-	x := tokensAt(x0, ldx, n)
-	acc := make([]reg.VecVirtual, n*max(1, s.accs))
-	for t := range acc {
-		acc[t] = c.ZMM()
-		c.VPXORD(acc[t], acc[t], acc[t])
+	w, acc := make([]reg.GPVirtual, pair), make([][]reg.VecVirtual, pair)
+	for r := range w {
+		w[r], acc[r] = c.GP64(), vectors(n*max(1, s.accs))
+		c.MOVQ(row, w[r])
+		c.ADDQ(at(a, gvStride), row)
+		for _, v := range acc[r] {
+			zero(v)
+		}
 	}
+	x := tokensAt(x0, ldx, n)
 	steps := get(gvSteps)
 	c.TESTQ(steps, steps)
 	c.JZ(operand.LabelRef("tail"))
 	c.Label("step")
 	// Into the second-level cache: on Zen 4 asking for the first halves the rate
-	// of F16 and BF16. Rows of quantized types are faster with the first, see
-	// docs/performance.md.
-	for line := 0; line < s.wBytes; line += 64 {
-		c.PREFETCHT1(at(w, s.prefetch+line))
+	// of F16 and BF16, and both stages, as for quantized types, are no faster.
+	for r := range w {
+		for line := 0; line < s.wBytes; line += 64 {
+			c.PREFETCHT1(at(w[r], s.prefetch+line))
+		}
+		s.step(w[r], x, acc[r], false)
+		c.ADDQ(operand.I32(s.wBytes), w[r])
 	}
-	s.step(w, x, acc, false)
-	c.ADDQ(operand.I32(s.wBytes), w)
 	x.advance(s.xBytes)
 	c.DECQ(steps)
 	c.JNZ(operand.LabelRef("step"))
@@ -123,26 +132,23 @@ func gemv(s *stepper, n int) {
 	c.TESTQ(tail, tail)
 	c.JZ(operand.LabelRef("sum"))
 	c.Label("tailstep")
-	s.step(w, x, acc, true)
-	if s.tailLoop {
-		c.ADDQ(operand.I32(s.tailW), w)
-		x.advance(s.tailX)
-		c.DECQ(tail)
-		c.JNZ(operand.LabelRef("tailstep"))
+	for r := range w {
+		s.step(w[r], x, acc[r], true)
 	}
 	c.Label("sum")
 	tmp := c.ZMM()
-	yt := tokensAt(y, ldy, n)
-	for half := len(acc) / 2; half >= n; half /= 2 {
-		for t := range half {
-			c.VADDPS(acc[t+half], acc[t], acc[t])
+	for r := range w {
+		yt := tokensAt(y, ldy, n)
+		for half := len(acc[r]) / 2; half >= n; half /= 2 {
+			for t := range half {
+				c.VADDPS(acc[r][t+half], acc[r][t], acc[r][t])
+			}
 		}
+		for t := range n {
+			c.VMOVSS(sumTo(acc[r][t], tmp), yt.at(t, 0))
+		}
+		c.ADDQ(operand.I8(4), y)
 	}
-	for t := range n {
-		c.VMOVSS(sumTo(acc[t], tmp), yt.at(t, 0))
-	}
-	c.ADDQ(operand.I8(4), y)
-	c.ADDQ(at(a, gvStride), row)
 	c.DECQ(rows)
 	c.JNZ(operand.LabelRef("row"))
 	c.VZEROUPPER()
