@@ -11,9 +11,10 @@ import (
 
 // interleave generates what f generates for 0 to n-1, an instruction of each in
 // turn: a processor looks for independent work among so many instructions, and
-// one step of a row can be longer than that. Memory at w is still read first and
-// in its order, and what is prefetched is spread evenly, in its order, because
-// memory is slower in any other.
+// one step of a row can be longer than that. Memory at w is still read in its
+// order, before all else, so nothing that reads it may depend on anything that does
+// not; and what is prefetched is spread evenly, in its order. Memory is slower in
+// any other.
 func interleave(n int, w reg.GPVirtual, f func(i int)) {
 	file, err := c.Result()
 	if err != nil {

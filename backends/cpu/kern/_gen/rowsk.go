@@ -102,14 +102,12 @@ func rows16(b *superblock) *rowStepper {
 			c.VPSLLD(operand.U8(b.shift), half, half)
 			c.VMOVDQA32(half.AsZ(), v)
 		}
-		for i := range 4 {
-			q := b.quants(w, i)
-			sw := loadTable(fmt.Sprintf("words%d", i), wordsOf(32, func(w int) uint16 { return uint16(4*i + w/8) }))
+		for i := 0; i < 4; i += 2 {
+			q := [2]reg.VecVirtual{b.quants(w, i), b.quants(w, i+1)}
+			sw := loadTable(fmt.Sprintf("words%d", i), wordsOf(32, func(w int) uint16 { return uint16(4*(i+w%8/4) + w/8) }))
 			c.VPERMW(sc, sw, sw)
 			for t, v := range sums {
-				prod := c.ZMM()
-				c.VPMADDUBSW(x.at(t, 256*pos+64*i), q, prod)
-				c.VPDPWSSD(prod, sw, v)
+				c.VPDPWSSD(dotPair(q, x, t, 256*pos+64*i), sw, v)
 			}
 		}
 	})
@@ -129,6 +127,19 @@ func rows16(b *superblock) *rowStepper {
 		}
 	}
 	return s
+}
+
+// dotPair returns the products of two registers of weights with a token, as
+// words: in every lane of 128 bits four sums of the first, then four of the
+// second, each of four products. With weights below 64 they do not saturate.
+func dotPair(q [2]reg.VecVirtual, x tokens, t, disp int) reg.VecVirtual {
+	d := vectors(2)
+	for i, v := range d {
+		c.VMOVDQA32(none, v)
+		c.VPDPBUSD(x.at(t, disp+64*i), q[i], v)
+	}
+	c.VPACKSSDW(d[1], d[0], d[0])
+	return d[0]
 }
 
 // rowsTernary is for superblocks with one scale and an offset of 1; sums are as
@@ -222,16 +233,17 @@ func rowsQ4K(five bool) *rowStepper {
 	}
 	s := &rowStepper{name: name, super: true, wBytes: block}
 	var low, bit4, head, sc, d, dmin, raw reg.VecVirtual
-	var groups, shifts [4]reg.VecVirtual
+	var groups [2]reg.VecVirtual
+	var shifts [4]reg.VecVirtual
 	first := [4]int{0, 1, 4, 5} // group in the lower half of 64 bytes; +2 in the upper
 	s.setup = func(int) {
 		low, head, sc, d, dmin, raw = splat("low0f", 0x0f0f0f0f), c.ZMM(), c.ZMM(), c.XMM(), c.XMM(), c.ZMM()
 		for i := range groups {
-			groups[i] = loadTable(fmt.Sprintf("group%d", first[i]), bytesOf(64, func(b int) byte {
+			groups[i] = loadTable(fmt.Sprintf("group%d", 4*i), bytesOf(64, func(b int) byte {
 				if b%2 == 1 {
 					return 0x80
 				}
-				return byte(first[i] + b/32*2)
+				return byte(first[2*i+b%16/8] + b/32*2) // as dotPair has them
 			}))
 		}
 		if five {
@@ -286,16 +298,15 @@ func rowsQ4K(five bool) *rowStepper {
 					c.VPMULTISHIFTQB(high, shifts[2*half+p], bits)
 					c.VPTERNLOGD(operand.U8(0xf8), bit4, bits, q[p])
 				}
-				words := c.ZMM()
-				c.VPSHUFB(groups[2*half+p], sub, words)
-				for t, v := range sums {
-					prod := c.ZMM()
-					c.VPMADDUBSW(x.at(t, 256*pos+128*half+64*p), q[p], prod)
-					if half+p == 0 {
-						c.VPMADDWD(prod, words, v)
-					} else {
-						c.VPDPWSSD(prod, words, v)
-					}
+			}
+			words := c.ZMM()
+			c.VPSHUFB(groups[half], sub, words)
+			for t, v := range sums {
+				prod := dotPair(q, x, t, 256*pos+128*half)
+				if half == 0 {
+					c.VPMADDWD(prod, words, v)
+				} else {
+					c.VPDPWSSD(prod, words, v)
 				}
 			}
 		}

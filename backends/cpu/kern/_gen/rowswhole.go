@@ -9,9 +9,10 @@ import (
 
 // wholeRows generates the product of one token with rows of whole steps of four
 // blocks of 32. The steps of a group are side by side, not one after the other;
-// the first group of a row may lack some. The scaled sums of all blocks are written down, and added up for four
-// rows together: in the order that Mul defines, the four additions of a row's
-// group would wait for each other and use a quarter of a register.
+// the first group of a row may lack some. The scaled sums of all blocks are
+// written down, and added up for four rows together: in the order that Mul
+// defines, the four additions of a row's group would wait for each other and use a
+// quarter of a register.
 func wholeRows(d *blockDecoder) {
 	name := fmt.Sprintf("wholes%sAVX512", d.name)
 	c.Function(name)
