@@ -307,22 +307,28 @@ func (f *benchFlags) once(ctx context.Context, m *engine.Model, roof *roof) (ben
 		}
 		read.add(took)
 	}
-	run.readGB = float64(read.n) * float64(roof.bytes) / read.total.Seconds() / 1e9
+	if roof.bytes > 0 && read.total > 0 {
+		run.readGB = float64(read.n) * float64(roof.bytes) / read.total.Seconds() / 1e9
+	}
 	return run, nil
 }
 
 // generate computes tokens one by one for about readEvery, or all of them, and
-// adds what that took to run. It returns their number. The first token's
-// allocations do not count: the runtime makes one or two itself when workers that
-// slept meanwhile have to be woken.
+// adds what that took to run. It returns their number. The allocations of the
+// first do not count, unless there is no other: the runtime makes one or two
+// itself when workers that slept meanwhile have to be woken.
 func (f *benchFlags) generate(ctx context.Context, b *engine.Batch, seq *engine.Sequence, ids []int32, run *benchRun) (n int, err error) {
-	const readEvery = 100 * time.Millisecond
+	const readEvery, least = 100 * time.Millisecond, 3
+	uncounted := 1
+	if len(ids) == 1 && run.counted == 0 {
+		uncounted = 0
+	}
 	items := make([]engine.Item, 1)
 	var before, after runtime.MemStats
 	start, cpu := time.Now(), cpuTime()
 	stop := func() { run.gen, run.genCPU = run.gen+time.Since(start), run.genCPU+cpuTime()-cpu }
-	for end := start.Add(readEvery); n < len(ids) && time.Now().Before(end); n++ {
-		if n == 1 {
+	for end := start.Add(readEvery); n < len(ids) && (n < least || time.Now().Before(end)); n++ {
+		if n == uncounted {
 			stop()
 			runtime.ReadMemStats(&before)
 			start, cpu = time.Now(), cpuTime()
@@ -333,9 +339,9 @@ func (f *benchFlags) generate(ctx context.Context, b *engine.Batch, seq *engine.
 		}
 	}
 	stop()
-	if n > 1 {
+	if n > uncounted {
 		runtime.ReadMemStats(&after)
-		run.allocs, run.counted = run.allocs+after.Mallocs-before.Mallocs, run.counted+n-1
+		run.allocs, run.counted = run.allocs+after.Mallocs-before.Mallocs, run.counted+n-uncounted
 	}
 	return n, nil
 }

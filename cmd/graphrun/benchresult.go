@@ -79,8 +79,8 @@ type benchResult struct {
 	prefill, decode, prefillCPU, decodeCPU, parallel, parallelCPU []float64
 }
 
-// sum computes what follows from the samples. reads and peaks were measured
-// after each run and are compared with that run.
+// sum computes what follows from the samples. reads were measured between the
+// tokens of each run and peaks after it; both are compared with that run.
 func (r *benchResult) sum(reads, peaks []float64, promptMACs float64) {
 	r.Prefill, r.PrefillMean, r.PrefillSD = stats(r.prefill)
 	r.Decode, r.DecodeMean, r.DecodeSD = stats(r.decode)

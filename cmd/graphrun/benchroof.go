@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,8 +86,8 @@ func (r *roof) measure() (readGB, peakG float64, err error) {
 }
 
 // readAfterStep reads the weights once, with all threads together. Before, it
-// reads some until the engine's workers, which wait a few milliseconds for another
-// step, have left the processors.
+// reads some, the last first, until the engine's workers, which wait a few
+// milliseconds for another step, have left the processors.
 func (r *roof) readAfterStep() (time.Duration, error) {
 	if err := r.together(func(w int) { r.readFor(w, 5*time.Millisecond) }); err != nil {
 		return 0, err
@@ -156,10 +157,11 @@ func (r *roof) read(w int) {
 	}
 }
 
-// readFor reads w-th shares for at least d.
+// readFor reads w-th shares for at least d, from the last matrix on: what it
+// leaves in the caches is what a reading from the first on comes to last.
 func (r *roof) readFor(w int, d time.Duration) {
 	for end := time.Now().Add(d); r.bytes > 0; {
-		for _, p := range r.parts {
+		for _, p := range slices.Backward(r.parts) {
 			if kern.ReadThrough(r.share(p, w)); !time.Now().Before(end) {
 				return
 			}

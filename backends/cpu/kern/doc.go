@@ -12,8 +12,9 @@
 //   - AVX-512, up to four tokens: one weight row at a time, decoded in registers,
 //     reading the weights once in file order and prefetching far ahead. It runs
 //     at the speed of the memory.
-//   - AVX-512, one token, blocks of 32 and short rows: four rows at a time
-//     (fours_amd64.go).
+//   - AVX-512, one token: short rows of blocks of 32 four at a time
+//     (fours_amd64.go), long ones of nibbles four steps side by side
+//     (whole_amd64.go), long ones of plain types two at a time (gemv_amd64.go).
 //   - AVX-512, five to about thirty tokens: 16 rows are decoded in the first-level
 //     cache, lanes four rows by four blocks, and multiplied with four tokens at a
 //     time, while the next rows are asked for. quad_amd64.go has the layout.

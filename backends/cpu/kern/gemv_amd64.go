@@ -9,7 +9,7 @@ import "unsafe"
 type gemvArgs struct {
 	w      unsafe.Pointer // first row
 	stride int            // bytes from row to row
-	rows   int            // at least 1
+	rows   int            // at least 1; of pairs, their number
 	steps  int            // whole steps of 64 elements of a row
 	x      unsafe.Pointer // first token's activations
 	ldx    int            // bytes from token to token

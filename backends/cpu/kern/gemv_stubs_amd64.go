@@ -54,7 +54,7 @@ func gemvF32T6AVX512(a *gemvArgs)
 
 // gemvF32PairsAVX512 multiplies rows of F32 with 1 prepared tokens:
 //
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//	for r in 0..2·rows, t in 0..T: y[t][r] = Σ over steps of
 //		f32(w)·x   in 64 lanes
 //
 //go:noescape
@@ -110,7 +110,7 @@ func gemvF16T6AVX512(a *gemvArgs)
 
 // gemvF16PairsAVX512 multiplies rows of F16 with 1 prepared tokens:
 //
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//	for r in 0..2·rows, t in 0..T: y[t][r] = Σ over steps of
 //		f32(w)·x   in 64 lanes
 //
 //go:noescape
@@ -166,7 +166,7 @@ func gemvBF16T6AVX512(a *gemvArgs)
 
 // gemvBF16PairsAVX512 multiplies rows of BF16 with 1 prepared tokens:
 //
-//	for r in 0..rows, t in 0..T: y[t][r] = Σ over steps of
+//	for r in 0..2·rows, t in 0..T: y[t][r] = Σ over steps of
 //		f32(w)·x   in 64 lanes
 //
 //go:noescape

@@ -9,7 +9,8 @@ import (
 )
 
 // The row kernels of quantized types read one weight row at a time, as it lies
-// in the file, or four short ones if there is one token. A row is cut into groups
+// in the file, or four short ones if there is one token (fours_amd64.go; see also
+// whole_amd64.go). A row is cut into groups
 // of one, two or four steps of four blocks, or of four superblocks. Activations
 // are arranged likewise. Where the blocks are no multiple of a group's, the first
 // group of a row lacks the first blocks.

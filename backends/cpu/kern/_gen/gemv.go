@@ -75,8 +75,8 @@ func gemvDispatch() []byte {
 	return b.Bytes()
 }
 
-// gemv generates the product of rows with n tokens, pair of them at a time: 1, or
-// 2 with one token.
+// gemv generates the product of rows with n tokens; with one token also that of
+// pairs of rows, if pair is 2 and not 1.
 func gemv(s *stepper, n, pair int) {
 	name := fmt.Sprintf("gemv%sT%dAVX512", s.name, n)
 	if pair == 2 {
@@ -86,7 +86,7 @@ func gemv(s *stepper, n, pair int) {
 	c.Attributes(noSplit)
 	c.Pragma("noescape")
 	c.Doc(fmt.Sprintf("%s multiplies rows of %s with %d prepared tokens:", name, s.name, n), "",
-		"\tfor r in 0..rows, t in 0..T: y[t][r] = Σ over steps of", s.doc)
+		fmt.Sprintf("\tfor r in 0..%s, t in 0..T: y[t][r] = Σ over steps of", map[int]string{1: "rows", 2: "2·rows"}[pair]), s.doc)
 	signature("gemvArgs")
 	a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
 	get := func(off int) reg.GPVirtual { r := c.GP64(); c.MOVQ(at(a, off), r); return r }
