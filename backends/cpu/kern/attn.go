@@ -323,6 +323,7 @@ func (w *attnWork) positions(r int, st attnState) {
 		putF32(st.max, 4*i, m)
 	}
 	last := min(w.p+w.n-1, (r+1)*w.s.size-1)
+	w.askKeys(max(r*w.s.size, w.s.first), last)
 	for c := max(r*w.s.size, w.s.first/attnChunk*attnChunk); c <= last; c += attnChunk {
 		// Tokens i with first(i) < c+128 and last(i) ≥ c.
 		lo, hi := max(0, c-w.p), w.n
@@ -332,6 +333,16 @@ func (w *attnWork) positions(r int, st attnState) {
 		if lo < hi {
 			w.chunk(c, lo, hi, st)
 		}
+	}
+}
+
+// askKeys asks for the keys of the first chunk of positions from to last, which
+// nothing did so far, or for a part of them only.
+func (w *attnWork) askKeys(from, last int) {
+	last = min(last, from/attnChunk*attnChunk+attnChunk-1)
+	for p := from / attnPage * attnPage; p <= last; p += attnPage {
+		area, n := w.area(max(p, from), w.g), min(last-p+1, attnPage)
+		Prefetch(w.st.Pool[area : area+n*w.a.rowBytes()])
 	}
 }
 

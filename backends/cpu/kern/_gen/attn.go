@@ -113,7 +113,7 @@ func (v isa) chooseGroups(n reg.GPVirtual, rows int, label string) {
 // askAhead asks for n bytes that lie ahead bytes behind p.
 func askAhead(p, ahead reg.GPVirtual, n int) {
 	for line := 0; line < n; line += 64 {
-		c.PREFETCHT0(operand.Mem{Base: p, Index: ahead, Scale: 1, Disp: line})
+		c.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1, Disp: line})
 	}
 }
 
@@ -180,7 +180,7 @@ func (v isa) attnScores(f16 bool) {
 				}
 			}
 			for line := 0; line < b*16*size*unroll; line += 64 {
-				c.PREFETCHT0(at(ahead, line))
+				c.PREFETCHT1(at(ahead, line))
 			}
 			c.ADDQ(operand.I32(b*16*size*unroll), ahead)
 			qp.advance(4 * unroll)
