@@ -8,13 +8,12 @@ import (
 	"graphrun/graph"
 )
 
-// TestPairs multiplies a token with pairs of long rows, and with odd ones that
-// are left.
-func TestPairs(t *testing.T) {
+// TestParts multiplies a token with parts of long rows.
+func TestParts(t *testing.T) {
 	atLevels(t, func(t *testing.T) {
 		for i, typ := range []graph.DType{graph.F32, graph.F16, graph.BF16} {
-			for j, n := range []int{1, 2, 5, 64, 67} {
-				k := pairsLeast/4 + []int{0, 1, 63, 64, 100}[(i+j)%5]
+			for j, n := range []int{1, 2, 8, 19} {
+				k := []int{partsLeast, partsLeast + 1, 8192, 8192 + 63, 3*partElems - 64, 4 * partElems}[(2*i+j)%6]
 				seed := uint64(10*i + j)
 				w := randomMat(t, typ, n, k, seed)
 				x, ldx := randomActs(t, typ, 1, k, seed)
@@ -25,6 +24,14 @@ func TestPairs(t *testing.T) {
 				Mul(all, n, w, x, ldx, 1, 0, n, scratch)
 				for r := range n {
 					Mul(one, n, w, x, ldx, 1, r, r+1, scratch)
+				}
+				if features.avx512 { // so is a whole row
+					whole := make([]float32, 1)
+					a := gemvArgs{w: ptr(w.Data, 0), rows: 1, steps: k / 64, x: ptr(x, 0), y: ptr(whole, 0), mask: [3]uint64{lowBits(k % 64)}, tail: k % 64}
+					gemvChunk(typ, 1, &a)
+					if !equalBits(all[0], whole[0]) {
+						t.Fatalf("%v N=%d K=%d: y[0] = %v in parts, %v as a whole", typ, n, k, all[0], whole[0])
+					}
 				}
 				for r := range n {
 					if !equalBits(all[r], one[r]) {

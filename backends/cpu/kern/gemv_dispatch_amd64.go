@@ -67,18 +67,18 @@ func gemvChunk(w graph.DType, T int, a *gemvArgs) {
 	}
 }
 
-// pairsChunk is gemvChunk for one token and two rows at a time.
+// partsChunk is gemvChunk for one token and parts of rows.
 //
 //go:noinline
-func pairsChunk(w graph.DType, a *gemvArgs) {
+func partsChunk(w graph.DType, a *gemvArgs) {
 	switch w {
 	case graph.F32:
-		gemvF32PairsAVX512(a)
+		gemvF32PartsAVX512(a)
 	case graph.F16:
-		gemvF16PairsAVX512(a)
+		gemvF16PartsAVX512(a)
 	case graph.BF16:
-		gemvBF16PairsAVX512(a)
+		gemvBF16PartsAVX512(a)
 	default:
-		panic("kern: no kernel for pairs of rows")
+		panic("kern: no kernel for parts of rows")
 	}
 }

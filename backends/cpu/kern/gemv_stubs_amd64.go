@@ -52,13 +52,17 @@ func gemvF32T5AVX512(a *gemvArgs)
 //go:noescape
 func gemvF32T6AVX512(a *gemvArgs)
 
-// gemvF32PairsAVX512 multiplies rows of F32 with 1 prepared tokens:
+// gemvF32PartsAVX512 multiplies a part of each of several rows of F32 with that of a token:
 //
-//	for r in 0..2·rows, t in 0..T: y[t][r] = Σ over steps of
+//	for r in 0..rows: acc[r] += Σ over steps of
 //		f32(w)·x   in 64 lanes
+//	if y is not nil: y[r] = Σ of acc[r]
+//
+// Meanwhile the same part of the next row is asked for, and with that of the last one what
+// lies after bytes behind it.
 //
 //go:noescape
-func gemvF32PairsAVX512(a *gemvArgs)
+func gemvF32PartsAVX512(a *gemvArgs)
 
 // gemvF16T1AVX512 multiplies rows of F16 with 1 prepared tokens:
 //
@@ -108,13 +112,17 @@ func gemvF16T5AVX512(a *gemvArgs)
 //go:noescape
 func gemvF16T6AVX512(a *gemvArgs)
 
-// gemvF16PairsAVX512 multiplies rows of F16 with 1 prepared tokens:
+// gemvF16PartsAVX512 multiplies a part of each of several rows of F16 with that of a token:
 //
-//	for r in 0..2·rows, t in 0..T: y[t][r] = Σ over steps of
+//	for r in 0..rows: acc[r] += Σ over steps of
 //		f32(w)·x   in 64 lanes
+//	if y is not nil: y[r] = Σ of acc[r]
+//
+// Meanwhile the same part of the next row is asked for, and with that of the last one what
+// lies after bytes behind it.
 //
 //go:noescape
-func gemvF16PairsAVX512(a *gemvArgs)
+func gemvF16PartsAVX512(a *gemvArgs)
 
 // gemvBF16T1AVX512 multiplies rows of BF16 with 1 prepared tokens:
 //
@@ -164,10 +172,14 @@ func gemvBF16T5AVX512(a *gemvArgs)
 //go:noescape
 func gemvBF16T6AVX512(a *gemvArgs)
 
-// gemvBF16PairsAVX512 multiplies rows of BF16 with 1 prepared tokens:
+// gemvBF16PartsAVX512 multiplies a part of each of several rows of BF16 with that of a token:
 //
-//	for r in 0..2·rows, t in 0..T: y[t][r] = Σ over steps of
+//	for r in 0..rows: acc[r] += Σ over steps of
 //		f32(w)·x   in 64 lanes
+//	if y is not nil: y[r] = Σ of acc[r]
+//
+// Meanwhile the same part of the next row is asked for, and with that of the last one what
+// lies after bytes behind it.
 //
 //go:noescape
-func gemvBF16PairsAVX512(a *gemvArgs)
+func gemvBF16PartsAVX512(a *gemvArgs)

@@ -10,7 +10,7 @@ import (
 
 // Offsets in gemvArgs.
 const (
-	gvW, gvStride, gvRows, gvSteps, gvX, gvLdx, gvY, gvLdy, gvMask, gvTail = 0, 8, 16, 24, 32, 40, 48, 56, 64, 88
+	gvW, gvStride, gvRows, gvSteps, gvX, gvLdx, gvY, gvLdy, gvMask, gvTail, gvAcc, gvAfter = 0, 8, 16, 24, 32, 40, 48, 56, 64, 88, 96, 104
 )
 
 // A stepper generates the inside of a row product.
@@ -43,9 +43,9 @@ func genGEMV() {
 		}
 		gemvs = append(gemvs, s)
 		for t := 1; t <= s.most; t++ {
-			gemv(s, t, 1)
+			gemv(s, t)
 		}
-		gemv(s, 1, 2)
+		gemvParts(s)
 	}
 }
 
@@ -67,30 +67,88 @@ func gemvDispatch() []byte {
 		}
 	}
 	b.WriteString("default:\npanic(\"kern: no row kernel\")\n}\n}\n\n")
-	b.WriteString("// pairsChunk is gemvChunk for one token and two rows at a time.\n//\n//go:noinline\nfunc pairsChunk(w graph.DType, a *gemvArgs) {\nswitch w {\n")
+	b.WriteString("// partsChunk is gemvChunk for one token and parts of rows.\n//\n//go:noinline\nfunc partsChunk(w graph.DType, a *gemvArgs) {\nswitch w {\n")
 	for _, s := range gemvs {
-		fmt.Fprintf(&b, "case graph.%s:\ngemv%sPairsAVX512(a)\n", s.name, s.name)
+		fmt.Fprintf(&b, "case graph.%s:\ngemv%sPartsAVX512(a)\n", s.name, s.name)
 	}
-	b.WriteString("default:\npanic(\"kern: no kernel for pairs of rows\")\n}\n}\n")
+	b.WriteString("default:\npanic(\"kern: no kernel for parts of rows\")\n}\n}\n")
 	return b.Bytes()
 }
 
-// gemv generates the product of rows with n tokens; with one token also that of
-// pairs of rows, if pair is 2 and not 1.
-func gemv(s *stepper, n, pair int) {
+// gemv generates the product of rows with n tokens.
+func gemv(s *stepper, n int) {
 	name := fmt.Sprintf("gemv%sT%dAVX512", s.name, n)
-	if pair == 2 {
-		name = fmt.Sprintf("gemv%sPairsAVX512", s.name)
+	a, get := beginRows(name, s, fmt.Sprintf("%s multiplies rows of %s with %d prepared tokens:", name, s.name, n),
+		"\tfor r in 0..rows, t in 0..T: y[t][r] = Σ over steps of", s.doc)
+	row, rows, x0, ldx, y, ldy := get(gvW), get(gvRows), get(gvX), get(gvLdx), get(gvY), get(gvLdy)
+
+	c.Label("row")
+	acc := vectors(n * max(1, s.accs))
+	for _, v := range acc {
+		zero(v)
 	}
+	w := c.GP64()
+	c.MOVQ(row, w)
+	x := tokensAt(x0, ldx, n)
+	s.steps(get, w, x, acc, func(line int) operand.Mem { return at(w, s.prefetch+line) })
+	yt := tokensAt(y, ldy, n)
+	foldSums(acc, n, func(t int) operand.Mem { return yt.at(t, 0) })
+	c.ADDQ(at(a, gvStride), row)
+	c.ADDQ(operand.I8(4), y)
+	c.DECQ(rows)
+	c.JNZ(operand.LabelRef("row"))
+	c.VZEROUPPER()
+	c.RET()
+}
+
+// gemvParts generates the product of parts of rows with one token.
+func gemvParts(s *stepper) {
+	name := fmt.Sprintf("gemv%sPartsAVX512", s.name)
+	a, get := beginRows(name, s, fmt.Sprintf("%s multiplies a part of each of several rows of %s with that of a token:", name, s.name),
+		"\tfor r in 0..rows: acc[r] += Σ over steps of", s.doc, "\tif y is not nil: y[r] = Σ of acc[r]", "",
+		"Meanwhile the same part of the next row is asked for, and with that of the last one what",
+		"lies after bytes behind it.")
+	row, rows, x0, y, accs := get(gvW), get(gvRows), get(gvX), get(gvY), get(gvAcc)
+
+	c.Label("row")
+	acc := vectors(s.accs)
+	for i, v := range acc {
+		c.VMOVUPS(at(accs, 64*i), v)
+	}
+	w, ahead := c.GP64(), c.GP64()
+	c.MOVQ(row, w)
+	c.MOVQ(at(a, gvStride), ahead)
+	c.CMPQ(rows, operand.U8(1))
+	c.CMOVQEQ(at(a, gvAfter), ahead)
+	x := tokensAt(x0, x0, 1)
+	s.steps(get, w, x, acc, func(line int) operand.Mem { return operand.Mem{Base: w, Index: ahead, Scale: 1, Disp: line} })
+	c.TESTQ(y, y)
+	c.JNZ(operand.LabelRef("fold"))
+	for i, v := range acc {
+		c.VMOVUPS(v, at(accs, 64*i))
+	}
+	c.JMP(operand.LabelRef("next"))
+	c.Label("fold")
+	foldSums(acc, 1, func(int) operand.Mem { return at(y, 0) })
+	c.ADDQ(operand.I8(4), y)
+	c.Label("next")
+	c.ADDQ(operand.U32(64*s.accs), accs)
+	c.ADDQ(at(a, gvStride), row)
+	c.DECQ(rows)
+	c.JNZ(operand.LabelRef("row"))
+	c.VZEROUPPER()
+	c.RET()
+}
+
+// beginRows begins a kernel that takes gemvArgs.
+func beginRows(name string, s *stepper, doc ...string) (a reg.GPVirtual, get func(off int) reg.GPVirtual) {
 	c.Function(name)
 	c.Attributes(noSplit)
 	c.Pragma("noescape")
-	c.Doc(fmt.Sprintf("%s multiplies rows of %s with %d prepared tokens:", name, s.name, n), "",
-		fmt.Sprintf("\tfor r in 0..%s, t in 0..T: y[t][r] = Σ over steps of", map[int]string{1: "rows", 2: "2·rows"}[pair]), s.doc)
+	c.Doc(append([]string{doc[0], ""}, doc[1:]...)...)
 	signature("gemvArgs")
-	a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
-	get := func(off int) reg.GPVirtual { r := c.GP64(); c.MOVQ(at(a, off), r); return r }
-	row, rows, x0, ldx, y, ldy := get(gvW), get(gvRows), get(gvX), get(gvLdx), get(gvY), get(gvLdy)
+	a = c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
+	get = func(off int) reg.GPVirtual { r := c.GP64(); c.MOVQ(at(a, off), r); return r }
 	if s.setup != nil {
 		s.setup()
 	}
@@ -99,31 +157,22 @@ func gemv(s *stepper, n, pair int) {
 		c.KMOVQ(at(a, gvMask+8*i), k)
 		masks[i] = k
 	}
+	return a, get
+}
 
-	c.Label("row")
-	w, acc := make([]reg.GPVirtual, pair), make([][]reg.VecVirtual, pair)
-	for r := range w {
-		w[r], acc[r] = c.GP64(), vectors(n*max(1, s.accs))
-		c.MOVQ(row, w[r])
-		c.ADDQ(at(a, gvStride), row)
-		for _, v := range acc[r] {
-			zero(v)
-		}
-	}
-	x := tokensAt(x0, ldx, n)
+// steps generates the steps of a row, which ask for lines.
+func (s *stepper) steps(get func(off int) reg.GPVirtual, w reg.GPVirtual, x tokens, acc []reg.VecVirtual, ahead func(line int) operand.Mem) {
 	steps := get(gvSteps)
 	c.TESTQ(steps, steps)
 	c.JZ(operand.LabelRef("tail"))
 	c.Label("step")
 	// Into the second-level cache: on Zen 4 asking for the first halves the rate
 	// of F16 and BF16, and both stages, as for quantized types, are no faster.
-	for r := range w {
-		for line := 0; line < s.wBytes; line += 64 {
-			c.PREFETCHT1(at(w[r], s.prefetch+line))
-		}
-		s.step(w[r], x, acc[r], false)
-		c.ADDQ(operand.I32(s.wBytes), w[r])
+	for line := 0; line < s.wBytes; line += 64 {
+		c.PREFETCHT1(ahead(line))
 	}
+	s.step(w, x, acc, false)
+	c.ADDQ(operand.I32(s.wBytes), w)
 	x.advance(s.xBytes)
 	c.DECQ(steps)
 	c.JNZ(operand.LabelRef("step"))
@@ -131,28 +180,21 @@ func gemv(s *stepper, n, pair int) {
 	tail := get(gvTail)
 	c.TESTQ(tail, tail)
 	c.JZ(operand.LabelRef("sum"))
-	c.Label("tailstep")
-	for r := range w {
-		s.step(w[r], x, acc[r], true)
-	}
+	s.step(w, x, acc, true)
 	c.Label("sum")
+}
+
+// foldSums adds the accumulators of each of n tokens, and their lanes.
+func foldSums(acc []reg.VecVirtual, n int, y func(t int) operand.Mem) {
 	tmp := c.ZMM()
-	for r := range w {
-		yt := tokensAt(y, ldy, n)
-		for half := len(acc[r]) / 2; half >= n; half /= 2 {
-			for t := range half {
-				c.VADDPS(acc[r][t+half], acc[r][t], acc[r][t])
-			}
+	for half := len(acc) / 2; half >= n; half /= 2 {
+		for t := range half {
+			c.VADDPS(acc[t+half], acc[t], acc[t])
 		}
-		for t := range n {
-			c.VMOVSS(sumTo(acc[r][t], tmp), yt.at(t, 0))
-		}
-		c.ADDQ(operand.I8(4), y)
 	}
-	c.DECQ(rows)
-	c.JNZ(operand.LabelRef("row"))
-	c.VZEROUPPER()
-	c.RET()
+	for t := range n {
+		c.VMOVSS(sumTo(acc[t], tmp), y(t))
+	}
 }
 
 // stepFloat takes 64 plain elements, with f32 activations as they are. A tail
