@@ -23,7 +23,6 @@ type stepper struct {
 	setup          func()
 	step           func(w reg.GPVirtual, x tokens, acc []reg.VecVirtual, tail bool)
 	wBytes, xBytes int
-	prefetch       int
 	// accs is the number of accumulators per token; 0 means 1. step gets all
 	// tokens' first accumulators, then all second ones, and so on.
 	accs int
@@ -75,6 +74,11 @@ func gemvDispatch() []byte {
 	return b.Bytes()
 }
 
+// Every line is asked for twice, 2·near steps ahead and near steps ahead: alone,
+// some of the requests of a Zen 4 come to nothing. They are for the second-level
+// cache; asking for the first halves the rate there.
+const near = 32
+
 // gemv generates the product of rows with n tokens.
 func gemv(s *stepper, n int) {
 	name := fmt.Sprintf("gemv%sT%dAVX512", s.name, n)
@@ -90,7 +94,21 @@ func gemv(s *stepper, n int) {
 	w := c.GP64()
 	c.MOVQ(row, w)
 	x := tokensAt(x0, ldx, n)
-	s.steps(get, w, x, acc, func(line int) operand.Mem { return at(w, s.prefetch+line) })
+	steps := get(gvSteps)
+	c.TESTQ(steps, steps)
+	c.JZ(operand.LabelRef("tail"))
+	c.Label("step")
+	for line := 0; line < s.wBytes; line += 64 {
+		c.PREFETCHT1(at(w, 2*near*s.wBytes+line))
+		c.PREFETCHT1(at(w, near*s.wBytes+line))
+	}
+	s.step(w, x, acc, false)
+	c.ADDQ(operand.I32(s.wBytes), w)
+	x.advance(s.xBytes)
+	c.DECQ(steps)
+	c.JNZ(operand.LabelRef("step"))
+	c.Label("tail")
+	s.tail(get, w, x, acc)
 	yt := tokensAt(y, ldy, n)
 	foldSums(acc, n, func(t int) operand.Mem { return yt.at(t, 0) })
 	c.ADDQ(at(a, gvStride), row)
@@ -121,7 +139,29 @@ func gemvParts(s *stepper) {
 	c.CMPQ(rows, operand.U8(1))
 	c.CMOVQEQ(at(a, gvAfter), ahead)
 	x := tokensAt(x0, x0, 1)
-	s.steps(get, w, x, acc, func(line int) operand.Mem { return operand.Mem{Base: w, Index: ahead, Scale: 1, Disp: line} })
+	// Of the last steps the second request is for the next row, too.
+	steps, last, again, next := get(gvSteps), c.GP64(), c.GP64(), c.GP64()
+	c.SUBQ(operand.U8(near), steps)
+	c.MOVQ(operand.U32(near), last)
+	c.MOVQ(operand.U32(near*s.wBytes), again)
+	c.IMUL3Q(operand.I32(-s.wBytes), steps, next)
+	c.ADDQ(ahead, next)
+	c.Label("step")
+	for line := 0; line < s.wBytes; line += 64 {
+		c.PREFETCHT1(operand.Mem{Base: w, Index: ahead, Scale: 1, Disp: line})
+		c.PREFETCHT1(operand.Mem{Base: w, Index: again, Scale: 1, Disp: line})
+	}
+	s.step(w, x, acc, false)
+	c.ADDQ(operand.I32(s.wBytes), w)
+	x.advance(s.xBytes)
+	c.DECQ(steps)
+	c.JNZ(operand.LabelRef("step"))
+	c.MOVQ(next, again)
+	c.MOVQ(last, steps)
+	c.XORQ(last, last)
+	c.TESTQ(steps, steps)
+	c.JNZ(operand.LabelRef("step"))
+	s.tail(get, w, x, acc)
 	c.TESTQ(y, y)
 	c.JNZ(operand.LabelRef("fold"))
 	for i, v := range acc {
@@ -160,23 +200,8 @@ func beginRows(name string, s *stepper, doc ...string) (a reg.GPVirtual, get fun
 	return a, get
 }
 
-// steps generates the steps of a row, which ask for lines.
-func (s *stepper) steps(get func(off int) reg.GPVirtual, w reg.GPVirtual, x tokens, acc []reg.VecVirtual, ahead func(line int) operand.Mem) {
-	steps := get(gvSteps)
-	c.TESTQ(steps, steps)
-	c.JZ(operand.LabelRef("tail"))
-	c.Label("step")
-	// Into the second-level cache: on Zen 4 asking for the first halves the rate
-	// of F16 and BF16, and both stages, as for quantized types, are no faster.
-	for line := 0; line < s.wBytes; line += 64 {
-		c.PREFETCHT1(ahead(line))
-	}
-	s.step(w, x, acc, false)
-	c.ADDQ(operand.I32(s.wBytes), w)
-	x.advance(s.xBytes)
-	c.DECQ(steps)
-	c.JNZ(operand.LabelRef("step"))
-	c.Label("tail")
+// tail generates the step with what is left of a row.
+func (s *stepper) tail(get func(off int) reg.GPVirtual, w reg.GPVirtual, x tokens, acc []reg.VecVirtual) {
 	tail := get(gvTail)
 	c.TESTQ(tail, tail)
 	c.JZ(operand.LabelRef("sum"))
@@ -201,7 +226,7 @@ func foldSums(acc []reg.VecVirtual, n int, y func(t int) operand.Mem) {
 // of up to 63 elements is masked.
 func stepFloat(name string, size int) *stepper {
 	s := &stepper{
-		name: name, wBytes: 64 * size, xBytes: 256, prefetch: 8192, accs: 4,
+		name: name, wBytes: 64 * size, xBytes: 256, accs: 4,
 		doc: "\t\tf32(w)·x   in 64 lanes",
 	}
 	s.step = func(w reg.GPVirtual, x tokens, acc []reg.VecVirtual, tail bool) {
